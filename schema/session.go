@@ -1,0 +1,164 @@
+package schema
+
+import (
+	"fmt"
+	"time"
+)
+
+// Node is what an xDS client says of itself.
+type Node struct {
+	ID        string            `json:"id"`
+	Cluster   string            `json:"cluster,omitempty"`
+	Zone      string            `json:"zone,omitempty"`
+	UserAgent string            `json:"user_agent,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"` // string values alone
+}
+
+// SessionID names one generation of a node's process on one server.
+type SessionID uint64
+
+// Nack is a refusal, in the client's own words.
+type Nack struct {
+	Type    Type      `json:"type"`
+	Version Version   `json:"version"` // of the refused response
+	Nonce   string    `json:"nonce"`
+	Code    int32     `json:"code"` // google.rpc.Code
+	Words   string    `json:"words"`
+	Names   []string  `json:"names"` // resources of the refused response that were new to the client
+	At      time.Time `json:"at"`
+}
+
+// Subscription is what a session asks for of one type. It is immutable and
+// interned: equal subscriptions of a server are one pointer.
+type Subscription struct {
+	Names    []string // sorted, without duplicates and without "*"
+	Wildcard bool
+}
+
+// Covers reports whether the subscription asks for a name.
+func (s *Subscription) Covers(name string) bool { return s != nil && (s.Wildcard || s.Lists(name)) }
+
+// Lists reports whether the subscription asks for a name by name.
+func (s *Subscription) Lists(name string) bool {
+	if s == nil {
+		return false
+	}
+	lo, hi := 0, len(s.Names)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if s.Names[mid] < name {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo < len(s.Names) && s.Names[lo] == name
+}
+
+// Select is the part of a set that the subscription asks for.
+func (s *Subscription) Select(set Set) Set {
+	switch {
+	case s == nil:
+		return Set{}
+	case s.Wildcard:
+		return set
+	default:
+		return set.Only(s.Names)
+	}
+}
+
+// TypeFacts is what is known of one type of one session.
+type TypeFacts struct {
+	Sub *Subscription // nil: never asked
+	// Acked is what the client accepted, within its subscription.
+	Acked Set
+	// Flight is what the un-ACKed response holds, Resend what is to be sent
+	// again although it did not change (rule O5).
+	Flight, Resend Set
+	InFlight       bool // a response is un-ACKed
+	// Behind is set while something of the served stage is still to be sent.
+	Behind  bool
+	SentAt  time.Time // of the newest response
+	AckedAt time.Time // of the newest ACK
+	Nack    *Nack     // the answer to the newest response was a refusal
+	Ignored bool      // it was neither: the client does not watch the type (rule S14)
+}
+
+// Facts is all that Step may know of a session.
+type Facts struct {
+	Types [NumTypes]TypeFacts
+	// StageAt is when the stage that is now served was opened.
+	StageAt time.Time
+	// Returned is when a session began whose client already held something;
+	// zero for one that held nothing. Such a client has not yet asked for all
+	// that it uses.
+	Returned time.Time
+	// Hold stops the session where it is.
+	Hold bool
+}
+
+// Verdict is what to do with a session.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Serve Verdict = iota // open stage Step.Stage
+	Wait                 // until an ACK, or Step.Until
+	Halt                 // the session said no, or nothing for too long
+	Done                 // at target
+)
+
+// Cause is why a session waits or halts.
+type Cause uint8
+
+// The causes.
+const (
+	NoCause    Cause = iota
+	Unacked          // a response is in flight, or owed
+	Unasked          // the client has not yet asked for a resource it will need
+	Unusable         // endpoints without a usable host
+	Draining         // the drain time has not passed
+	InUse            // the client still subscribes to what is to be removed
+	Held             // the group is held
+	Refused          // NACK
+	Silent           // no answer in time
+	WasIgnored       // the client answered without accepting
+)
+
+var causes = [...]string{
+	"", "waits for the ACK of", "waits for a subscription to", "waits for a usable endpoint in", "drains before removing",
+	"waits until nothing uses", "held", "refused", "no answer for", "ignored",
+}
+
+func (c Cause) String() string { return causes[c] }
+
+// Step is a decision about one session. The zero Until means without a bound.
+type Step struct {
+	Verdict Verdict
+	Stage   int // for Serve
+	Cause   Cause
+	On      Key // what the cause is about; the name may be empty
+	Until   time.Time
+	// Settled is set when the open stage was acknowledged in full, whatever the
+	// next one waits for.
+	Settled bool
+}
+
+func (s Step) String() string {
+	what := s.On.String()
+	if s.On.Name == "" {
+		what = s.On.Type.String()
+	}
+	switch s.Verdict {
+	case Serve:
+		return fmt.Sprintf("serve stage %d", s.Stage)
+	case Done:
+		return "done"
+	case Halt:
+		return fmt.Sprintf("halt: %s %s", s.Cause, what)
+	}
+	if s.Cause == Held {
+		return "held"
+	}
+	return fmt.Sprintf("%s %s", s.Cause, what)
+}
