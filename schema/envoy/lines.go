@@ -1,0 +1,246 @@
+package envoy
+
+import (
+	"fmt"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// Tables lists the route tables in a resource: a route table itself, a virtual
+// host as a table of its own, and the tables that stand inside of a listener, a
+// scoped route or an extension.
+func Tables(r *schema.Resource) ([]*routev3.RouteConfiguration, error) {
+	msg, err := Unpack(r)
+	if err != nil {
+		return nil, err
+	}
+	if h, ok := msg.(*routev3.VirtualHost); ok {
+		return []*routev3.RouteConfiguration{{Name: r.Name, VirtualHosts: []*routev3.VirtualHost{h}}}, nil
+	}
+	var tables []*routev3.RouteConfiguration
+	v := visitor{message: func(_ *plan, m protoreflect.Message) {
+		if rc, ok := m.Interface().(*routev3.RouteConfiguration); ok {
+			tables = append(tables, rc)
+		}
+	}}
+	v.walk(msg.ProtoReflect())
+	return tables, nil
+}
+
+// HostNames is what one virtual host answers to and sends requests to.
+type HostNames struct {
+	VirtualHost string
+	Domains     []string // as configured
+	Clusters    []string // named as traffic; sorted, warm routes left out
+}
+
+// HostsOf lists the virtual hosts of all tables in r, in their order. Clusters
+// that the table as a whole mirrors to are not among any host's.
+func HostsOf(r *schema.Resource) ([]HostNames, error) {
+	tables, err := Tables(r)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []HostNames
+	for _, rc := range tables {
+		for _, h := range rc.GetVirtualHosts() {
+			refs, err := References(h)
+			if err != nil {
+				return nil, fmt.Errorf("%s: virtual host %s: %w", r.Key, h.GetName(), err)
+			}
+			names := HostNames{VirtualHost: h.GetName(), Domains: h.GetDomains()}
+			for _, ref := range refs {
+				if ref.Type == schema.Clusters && ref.Edge == schema.Traffic {
+					names.Clusters = append(names.Clusters, ref.Name)
+				}
+			}
+			hosts = append(hosts, names)
+		}
+	}
+	return hosts, nil
+}
+
+// DomainsOverlap reports whether some host is of both domains, each exact or
+// with a star at its beginning or end.
+func DomainsOverlap(a, b string) bool {
+	a, b = lower(a), lower(b)
+	aHead, aTail, aStar := domain(a)
+	bHead, bTail, bStar := domain(b)
+	switch {
+	case aStar && bStar:
+		// Heads and tails each have to agree as far as the shorter goes: what
+		// lies between can be anything.
+		return (strings.HasPrefix(aHead, bHead) || strings.HasPrefix(bHead, aHead)) &&
+			(strings.HasSuffix(aTail, bTail) || strings.HasSuffix(bTail, aTail))
+	case aStar:
+		return covers(aHead, aTail, b)
+	case bStar:
+		return covers(bHead, bTail, a)
+	}
+	return a == b
+}
+
+// domain parts a domain at its star.
+func domain(d string) (head, tail string, star bool) {
+	if strings.HasPrefix(d, "*") {
+		return "", d[1:], true
+	}
+	if strings.HasSuffix(d, "*") {
+		return d[:len(d)-1], "", true
+	}
+	return d, "", false
+}
+
+func covers(head, tail, host string) bool {
+	return len(host) > len(head)+len(tail) && strings.HasPrefix(host, head) && strings.HasSuffix(host, tail)
+}
+
+// RouteLine is one route of a virtual host, in comparable words.
+type RouteLine struct {
+	VirtualHost string
+	Domains     []string
+	Index       int    // in the virtual host, warm routes not counted; -1 for require_tls
+	Name        string // often empty
+	Match       string // the whole match: path, then Headers
+	PathKind    PathKind
+	Path        string
+	// Headers are all conditions beside the path: headers, query parameters,
+	// cookies, gRPC, a fraction of requests.
+	Headers string
+	Kind    Kind
+	// Weights are reduced to the smallest whole numbers of the same ratio; one
+	// cluster has 1. Clusters of weight 0 are left out.
+	Weights map[string]uint32
+	// Redirect is the location, with {scheme}, {host} and {path} for what comes
+	// from the request.
+	Redirect   string
+	Status     uint32
+	Unprovable string // why the clusters are not all that may take requests
+}
+
+// Routes lists the routes of all tables in r, in the order in which they are
+// tried, warm routes left out (rules P6, P11). A virtual host that requires TLS
+// begins with a line that says so.
+func Routes(r *schema.Resource) ([]RouteLine, error) {
+	tables, err := Tables(r)
+	if err != nil {
+		return nil, err
+	}
+	var lines []RouteLine
+	for _, rc := range tables {
+		for _, h := range rc.GetVirtualHosts() {
+			lines = append(lines, hostLines(rc, h)...)
+		}
+	}
+	return lines, nil
+}
+
+func hostLines(rc *routev3.RouteConfiguration, h *routev3.VirtualHost) []RouteLine {
+	var lines []RouteLine
+	if tls := h.GetRequireTls(); tls != routev3.VirtualHost_NONE {
+		line := RouteLine{
+			VirtualHost: h.GetName(), Domains: h.GetDomains(), Index: -1, Name: "require_tls",
+			PathKind: PathPrefix, Headers: "scheme http", Kind: Redirect,
+			Redirect: "https://{host}{path}", Status: 301,
+		}
+		if tls == routev3.VirtualHost_EXTERNAL_ONLY {
+			line.Headers += `, not header x-envoy-internal = "true"`
+		}
+		line.Match = `prefix "", ` + line.Headers
+		lines = append(lines, line)
+	}
+	index := 0
+	for _, src := range h.GetRoutes() {
+		if isWarm(src) {
+			continue
+		}
+		m := src.GetMatch()
+		r := &route{src: src, path: newPathMatch(m, rc.GetIgnorePathParametersInPathMatching()), conditions: conditions(m)}
+		line := RouteLine{
+			VirtualHost: h.GetName(), Domains: h.GetDomains(), Index: index, Name: src.GetName(),
+			Match: r.match(), PathKind: r.path.kind, Path: r.path.value, Headers: r.demands(),
+		}
+		line.act(src)
+		lines = append(lines, line)
+		index++
+	}
+	return lines
+}
+
+// act fills in what the route does.
+func (l *RouteLine) act(src *routev3.Route) {
+	switch a := src.GetAction().(type) {
+	case *routev3.Route_Redirect:
+		l.Kind, l.Status = Redirect, redirectStatus[a.Redirect.GetResponseCode()]
+		l.Redirect = redirectWords(a.Redirect)
+	case *routev3.Route_DirectResponse:
+		l.Kind, l.Status = Respond, a.DirectResponse.GetStatus()
+	case *routev3.Route_NonForwardingAction:
+		l.Kind = Local
+	case *routev3.Route_Route:
+		l.Kind = Forward
+		var doubts []string
+		switch s := a.Route.GetClusterSpecifier().(type) {
+		case *routev3.RouteAction_Cluster:
+			l.Weights = map[string]uint32{s.Cluster: 1}
+		case *routev3.RouteAction_WeightedClusters:
+			l.Weights, doubts = weights(s.WeightedClusters)
+			normalise(l.Weights)
+		case *routev3.RouteAction_ClusterHeader:
+			doubts = []string{"header " + s.ClusterHeader + " chooses the cluster"}
+		default:
+			doubts = []string{"a plugin chooses the cluster"}
+		}
+		l.Unprovable = strings.Join(doubts, "; ")
+	default:
+		l.Kind, l.Unprovable = None, "the route has no action that this package knows"
+	}
+}
+
+// normalise divides weights by what divides all of them.
+func normalise(w map[string]uint32) {
+	var by uint32
+	for _, n := range w {
+		for by != 0 {
+			n, by = by, n%by
+		}
+		by = n
+	}
+	for c := range w {
+		w[c] /= by
+	}
+}
+
+func redirectWords(r *routev3.RedirectAction) string {
+	scheme, host, path := "{scheme}", "{host}", "{path}"
+	switch {
+	case r.GetSchemeRedirect() != "":
+		scheme = r.GetSchemeRedirect()
+	case r.GetHttpsRedirect():
+		scheme = "https"
+	}
+	if r.GetHostRedirect() != "" {
+		host = r.GetHostRedirect()
+	}
+	if p := r.GetPortRedirect(); p != 0 {
+		host += fmt.Sprintf(":%d", p)
+	}
+	switch {
+	case r.GetPathRedirect() != "":
+		path = r.GetPathRedirect()
+	case r.GetPrefixRewrite() != "":
+		path = r.GetPrefixRewrite() + "{rest}"
+	case r.GetPathRewrite() != "":
+		path = r.GetPathRewrite()
+	case r.GetRegexRewrite() != nil:
+		path = fmt.Sprintf("{path with %q for %q}", r.GetRegexRewrite().GetSubstitution(), r.GetRegexRewrite().GetPattern().GetRegex())
+	}
+	if r.GetStripQuery() {
+		path += " without query"
+	}
+	return scheme + "://" + host + path
+}
