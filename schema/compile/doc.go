@@ -1,0 +1,13 @@
+// Package compile turns a tree of CUE files into a schema.Fleet.
+//
+// It reads nothing but the given tree: no file, network or environment of the
+// host. It runs four passes, each in files of its own:
+//
+//	load   tree -> packages: the schema mounted, nothing else reachable
+//	eval   packages -> entries: plain Go values that know where they stand
+//	lower  entries -> Envoy's messages, with the author's lines
+//	check  what only the whole fleet can tell
+//
+// Equal trees give equal fleets, whatever order files and packages come in. All
+// that is wrong is reported at once, at the author's own line.
+package compile

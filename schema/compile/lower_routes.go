@@ -1,0 +1,132 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// host is a virtual host in the making: the domains that the same routes
+// entries answer for, in the order in which their rules are tried.
+type host struct {
+	names   []string // of the entries
+	domains []string
+}
+
+// hostsOf groups the domains of a listener. Envoy wants each domain once, so
+// what two entries share is a virtual host of its own: both entries' rules, the
+// higher priority first.
+func (m *model) hostsOf(listener string) []host {
+	if out, ok := m.hosts[listener]; ok {
+		return out
+	}
+	claims := map[string][]string{} // domain -> entries
+	for _, name := range m.routesOf(listener) {
+		for _, d := range m.routes[name].Hosts {
+			d = strings.ToLower(d)
+			if !slices.Contains(claims[d], name) {
+				claims[d] = append(claims[d], name)
+			}
+		}
+	}
+	by := map[string]*host{}
+	for d, names := range sorted(claims) {
+		key := strings.Join(names, "+")
+		if by[key] == nil {
+			by[key] = &host{names: names}
+		}
+		by[key].domains = append(by[key].domains, d)
+	}
+	var out []host
+	for _, h := range sorted(by) {
+		out = append(out, *h)
+	}
+	slices.SortStableFunc(out, func(a, b host) int {
+		return cmp.Compare(m.routes[b.names[0]].Priority, m.routes[a.names[0]].Priority)
+	})
+	m.hosts[listener] = out
+	return out
+}
+
+// routesOf lists the routes entries on a listener, by priority, then name.
+func (m *model) routesOf(listener string) []string {
+	if m.byListener == nil {
+		m.byListener = map[string][]string{}
+		for name, r := range sorted(m.routes) {
+			for _, l := range r.Listeners {
+				// Names come in order, so one that is listed twice is the last.
+				if n := len(m.byListener[l]); n == 0 || m.byListener[l][n-1] != name {
+					m.byListener[l] = append(m.byListener[l], name)
+				}
+			}
+		}
+		for _, names := range m.byListener {
+			slices.SortStableFunc(names, func(a, b string) int {
+				return cmp.Compare(m.routes[b].Priority, m.routes[a].Priority)
+			})
+		}
+	}
+	return m.byListener[listener]
+}
+
+// table makes the listener's route table: empty if nothing names the listener.
+func (lo *lowering) table(name string, l *listener, whole schema.Origin) {
+	t := &routev3.RouteConfiguration{
+		Name: name,
+		// What a client calls the host may carry the port that it dialled. gRPC
+		// matches the target as it is dialled.
+		IgnorePortInHostMatching: l.Bind != "",
+	}
+	origins := []schema.Origin{whole}
+	for _, entry := range lo.routesOf(name) {
+		r := lo.routes[entry]
+		origins = append(origins, schema.Origin{Kind: "route", Name: entry, Pos: r.At.pos})
+		for i := range r.Rules {
+			origins = append(origins, schema.Origin{
+				Kind: "route", Name: entry, Field: fmt.Sprintf("rules[%d]", i), Pos: r.Rules[i].At.pos,
+			})
+		}
+	}
+	for _, h := range lo.hostsOf(name) {
+		vh := &routev3.VirtualHost{Name: strings.Join(h.names, "+"), Domains: h.domains}
+		for _, entry := range h.names {
+			for i := range lo.routes[entry].Rules {
+				vh.Routes = append(vh.Routes, lo.routes[entry].Rules[i].lower(l.Target != ""))
+			}
+		}
+		t.VirtualHosts = append(t.VirtualHosts, vh)
+	}
+	if l.HTTPSRedirect {
+		redirectRest(t)
+	}
+	key := schema.Key{Type: schema.Routes, Name: name}
+	lo.share(lo.patched(key, t, name, l.At.pos), origins...)
+}
+
+// redirectRest sends what no rule answers to https.
+func redirectRest(t *routev3.RouteConfiguration) {
+	rest := func() *routev3.Route {
+		return &routev3.Route{
+			Name:  "https_redirect",
+			Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+			Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{
+				SchemeRewriteSpecifier: &routev3.RedirectAction_HttpsRedirect{HttpsRedirect: true},
+			}},
+		}
+	}
+	all := false
+	for _, vh := range t.VirtualHosts {
+		vh.Routes = append(vh.Routes, rest())
+		all = all || slices.Contains(vh.Domains, "*")
+	}
+	if !all {
+		t.VirtualHosts = append(t.VirtualHosts, &routev3.VirtualHost{
+			Name: "https_redirect", Domains: []string{"*"}, Routes: []*routev3.Route{rest()},
+		})
+	}
+}
