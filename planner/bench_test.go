@@ -1,0 +1,99 @@
+package planner
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// fleet writes a snapshot of 10,000 clusters and 50,000 routes in a number of
+// tables, each with its listener. Services with a number below changed have
+// another content, and routes of their own name.
+func fleet(tables, changed int) schema.Snapshot {
+	const clusters, routes = 10_000, 50_000
+	name := func(i int) string {
+		if i < changed {
+			return fmt.Sprintf("service-%05d-v2", i)
+		}
+		return fmt.Sprintf("service-%05d", i)
+	}
+	var w world
+	var b strings.Builder
+	for i := range clusters {
+		fmt.Fprintf(&b, "cluster %s\n", name(i))
+	}
+	for t := range tables {
+		fmt.Fprintf(&b, "listener l%05d -> t%05d\n", t, t)
+	}
+	for r := range routes {
+		t, c := r*tables/routes, r%clusters
+		fmt.Fprintf(&b, "route t%05d: h%d.example.com /p%d -> %s\n", t, c/10, r, name(c))
+	}
+	s, _ := w.snapshot(b.String())
+	return s
+}
+
+func BenchmarkPlan(b *testing.B) {
+	for _, tables := range []int{500, 1} {
+		from := fleet(tables, 0)
+		for _, changed := range []int{0, 1, 10_000} {
+			to := fleet(tables, changed)
+			for _, client := range []schema.Client{schema.Envoy, schema.GRPC} {
+				b.Run(fmt.Sprintf("%s/tables=%d/changed=%d", client, tables, changed), func(b *testing.B) {
+					target := &schema.Target{Client: client, Snapshot: to, Drain: -1}
+					b.ReportAllocs()
+					for b.Loop() {
+						NewPath(schema.State{Acked: from}, target)
+					}
+				})
+			}
+		}
+	}
+}
+
+// acked is a session on a shared path that has answered the first stage.
+func acked() (*schema.Path, *schema.Facts, time.Time) {
+	p, live := plan(schema.GRPC, before, after)
+	from, _ := universe.snapshot(before)
+	c := newClient(p, from, live, []string{"l"})
+	return p, &c.facts, c.now
+}
+
+func BenchmarkStep(b *testing.B) {
+	p, f, now := acked()
+	b.ReportAllocs()
+	for b.Loop() {
+		if s := Step(p, 0, f, now); s.Verdict != schema.Serve {
+			b.Fatal(s)
+		}
+	}
+}
+
+func TestStepAllocatesNothing(t *testing.T) {
+	p, f, now := acked()
+	for at := schema.Before; at <= len(p.Stages); at++ {
+		if n := testing.AllocsPerRun(100, func() { Step(p, at, f, now) }); n != 0 {
+			t.Errorf("at %d of %v: %v allocations", at, kinds(p), n)
+		}
+	}
+}
+
+// A plan shares what it does not change: its snapshots cost what differs.
+func TestP08PlanOfOneServiceIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds 10,000 clusters: left out with -short")
+	}
+	from, to := fleet(500, 0), fleet(500, 1)
+	target := &schema.Target{Client: schema.Envoy, Snapshot: to, Drain: -1}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	NewPath(schema.State{Acked: from}, target)
+	runtime.ReadMemStats(&after)
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 50 {
+		t.Errorf("a plan for one changed service of 10,000 allocates %d MB, more than 50", mb)
+	}
+}

@@ -1,0 +1,158 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
+)
+
+// Level says how sure it is that a step may follow the one before (rule P9).
+type Level uint8
+
+// The levels, the surest first.
+const (
+	Warmed   Level = iota // the client proves that what it was sent is ready
+	Acked                 // it proves that what it was sent is valid
+	Timed                 // only time speaks
+	Unproven              // some reference cannot be followed
+)
+
+func (l Level) String() string { return [...]string{"warm", "acked", "timed", "unproven"}[l] }
+
+// MarshalText writes the level's name.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// Proof is what holds along a path.
+type Proof struct {
+	// Levels are those of the stages, in order.
+	Levels []Level
+	// Open are references that lead out of some snapshot of the path: there must
+	// be none.
+	Open []Opening
+}
+
+// Opening is a reference that dangles at a stage.
+type Opening struct {
+	Stage schema.StageKind
+	schema.Dangle
+}
+
+// Hazard is what a plan risks. A blocking one refuses the plan unless its code
+// is allowed.
+type Hazard struct {
+	Code     string
+	Blocking bool
+	Key      schema.Key
+	Message  string
+}
+
+// Prove checks a whole path. live holds the bodies of live types.
+func Prove(p *schema.Path, live schema.Snapshot) (Proof, []Hazard) {
+	var proof Proof
+	hazards, doubts := unprovable(p)
+	hazards = append(hazards, empties(p, live)...)
+	for i := range p.Stages {
+		st := &p.Stages[i]
+		l := level(st, p.Target.Client)
+		if slices.ContainsFunc(st.Wants, func(w schema.Want) bool { return doubts[w.Key] }) {
+			l = Unproven
+		}
+		proof.Levels = append(proof.Levels, l)
+		for _, d := range st.Snapshot.Dangling() {
+			proof.Open = append(proof.Open, Opening{st.Kind, d})
+		}
+	}
+	slices.SortFunc(hazards, func(a, b Hazard) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), compareKeys(a.Key, b.Key), cmp.Compare(a.Message, b.Message))
+	})
+	return proof, hazards
+}
+
+// level is what the gate behind a stage proves: a CDS ACK of Envoy, that the
+// clusters are warm; a gRPC client's, that they are valid (rules O2, S13).
+func level(st *schema.Stage, c schema.Client) Level {
+	switch {
+	case st.Drain > 0:
+		return Timed
+	case st.Kind == schema.Make && c == schema.Envoy:
+		return Warmed
+	}
+	return Acked
+}
+
+// empties finds clusters that a route gains weight on although no request could
+// be sent to them (rule P14).
+func empties(p *schema.Path, live schema.Snapshot) []Hazard {
+	var out []Hazard
+	seen := map[schema.Key]bool{}
+	for _, st := range p.Stages {
+		for _, w := range st.Wants {
+			if !w.Usable || seen[w.Key] {
+				continue
+			}
+			seen[w.Key] = true
+			if !usable(p.Target.Snapshot, live, w.Key, nil) {
+				out = append(out, Hazard{
+					Code: "empty-cluster", Blocking: true, Key: w.Key,
+					Message: fmt.Sprintf("a route gains weight on %s, which has no endpoint that could answer", w.Name),
+				})
+			}
+		}
+	}
+	return out
+}
+
+// usable reports whether some request could be sent to endpoints, or to a
+// cluster: one without endpoints here, such as a DNS one, is exempt.
+func usable(s, live schema.Snapshot, k schema.Key, above []schema.Key) bool {
+	if k.Type == schema.Endpoints {
+		r := live.Get(k)
+		return r != nil && r.Usable
+	}
+	r := s.Get(k)
+	if r == nil || slices.Contains(above, k) {
+		return false
+	}
+	judged := false
+	for _, ref := range r.Refs {
+		if ref.Type == schema.Endpoints || ref.Type == schema.Clusters && ref.Edge == schema.Traffic {
+			judged = true
+			if usable(s, live, ref.Key, append(above, k)) {
+				return true
+			}
+		}
+	}
+	return !judged
+}
+
+// unprovable reports, for what the path adds or changes, references that no
+// reading of the message can follow, and which resources have some.
+func unprovable(p *schema.Path) ([]Hazard, map[schema.Key]bool) {
+	var out []Hazard
+	seen := map[schema.Key]bool{} // true for those with doubts
+	for _, st := range p.Stages {
+		for _, w := range st.Wants {
+			r := p.Target.Snapshot.Get(w.Key)
+			if _, ok := seen[w.Key]; ok || r == nil || w.Type.Live() {
+				continue
+			}
+			seen[w.Key] = false
+			doubt := func(format string, args ...any) {
+				seen[w.Key] = true
+				out = append(out, Hazard{Code: "unproven", Key: w.Key, Message: w.Key.String() + fmt.Sprintf(format, args...)})
+			}
+			msg, err := envoy.Unpack(r)
+			if err != nil {
+				doubt(" cannot be read: %v", err)
+				continue
+			}
+			for _, why := range envoy.Unprovable(msg) {
+				doubt(": %s", why)
+			}
+		}
+	}
+	return out, seen
+}

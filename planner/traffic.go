@@ -1,0 +1,268 @@
+package planner
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
+)
+
+// TrafficChange is what becomes of one class of requests.
+type TrafficChange struct {
+	Table  string   // the route table's name, or that of what holds it
+	Hosts  []string // domains
+	Match  string   // in words
+	Before Answer
+	After  Answer
+}
+
+// Answer is where requests go. The zero Answer is a 404.
+type Answer struct {
+	Weights  map[string]uint32 // by cluster
+	Redirect string
+	Status   uint32 // of a direct response
+	Other    string // what else: only a running proxy can tell, or the node itself answers
+}
+
+func (a Answer) equal(b Answer) bool {
+	return a.Redirect == b.Redirect && a.Status == b.Status && a.Other == b.Other && maps.Equal(a.Weights, b.Weights)
+}
+
+// Impact compares where requests go under two snapshots, by domain and by the
+// matches of either's routes (rule P11). Of two routes that would take a request
+// the first counts, as far as their words tell: a route without conditions
+// beside a prefix takes all below it.
+func Impact(from, to schema.Snapshot) ([]TrafficChange, error) {
+	var out []TrafficChange
+	for t := schema.Listeners; t < schema.Runtimes; t++ {
+		for old, r := range schema.Diff(from.Of(t), to.Of(t)) {
+			was, err := readTraffic(old)
+			if err != nil {
+				return nil, err
+			}
+			is, err := readTraffic(r)
+			if err != nil {
+				return nil, err
+			}
+			classes(was, is, func(domains []string, l envoy.RouteLine, was, is Answer) {
+				if !was.equal(is) {
+					out = append(out, TrafficChange{keyOf(old, r).Name, domains, l.Match, was, is})
+				}
+			})
+		}
+	}
+	return out, nil
+}
+
+// classes calls f for the classes of requests that two versions of a resource
+// tell apart, with the answers of both: those of the newer first.
+func classes(was, is *traffic, f func(domains []string, l envoy.RouteLine, was, is Answer)) {
+	order, names := pairs(&is.domains, &was.domains)
+	for _, p := range order {
+		newer, older := is.host(p.a), was.host(p.b)
+		for _, l := range newer.all() {
+			f(names[p], l, older.answer(l), newer.answer(l))
+		}
+		for _, l := range older.all() {
+			if !newer.has(l) {
+				f(names[p], l, older.answer(l), newer.answer(l))
+			}
+		}
+	}
+}
+
+// traffic is what the route tables in a resource say, by host.
+type traffic struct {
+	domains domains
+	hosts   []*host
+}
+
+// host is a virtual host, or nil. Of routes with the same words only the first
+// counts.
+type host struct {
+	lines []envoy.RouteLine
+	words map[string]int // by match
+	// Without conditions beside the path:
+	prefix, separated, exact map[string]int
+}
+
+// readTraffic reads a resource, which may be nil.
+func readTraffic(r *schema.Resource) (*traffic, error) {
+	t := &traffic{}
+	if r == nil {
+		return t, nil
+	}
+	lines, err := envoy.Routes(r)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range lines {
+		if i == 0 || l.VirtualHost != lines[i-1].VirtualHost || l.Index <= lines[i-1].Index {
+			t.domains.add(len(t.hosts), l.Domains)
+			t.hosts = append(t.hosts, &host{
+				words: map[string]int{}, prefix: map[string]int{}, separated: map[string]int{}, exact: map[string]int{},
+			})
+		}
+		t.hosts[len(t.hosts)-1].add(l)
+	}
+	t.domains.sort()
+	return t, nil
+}
+
+func (t *traffic) host(i int) *host {
+	if i < 0 {
+		return nil
+	}
+	return t.hosts[i]
+}
+
+func (h *host) add(l envoy.RouteLine) {
+	i := len(h.lines)
+	h.lines = append(h.lines, l)
+	first := func(m map[string]int, k string) {
+		if _, ok := m[k]; !ok {
+			m[k] = i
+		}
+	}
+	first(h.words, l.Match)
+	if l.Headers != "" {
+		return
+	}
+	switch l.PathKind {
+	case envoy.PathPrefix:
+		first(h.prefix, l.Path)
+	case envoy.PathSeparated:
+		first(h.separated, l.Path)
+	case envoy.PathExact:
+		first(h.exact, l.Path)
+	}
+}
+
+func (h *host) all() []envoy.RouteLine {
+	if h == nil {
+		return nil
+	}
+	return h.lines
+}
+
+func (h *host) has(l envoy.RouteLine) bool {
+	if h == nil {
+		return false
+	}
+	_, ok := h.words[l.Match]
+	return ok
+}
+
+// answer is what becomes of the requests that a line matches: the answer of the
+// first line that takes all of them.
+func (h *host) answer(l envoy.RouteLine) Answer {
+	if h == nil {
+		return Answer{}
+	}
+	at := len(h.lines)
+	try := func(m map[string]int, k string) {
+		if i, ok := m[k]; ok {
+			at = min(at, i)
+		}
+	}
+	try(h.words, l.Match)
+	switch l.PathKind {
+	case envoy.PathExact, envoy.PathPrefix, envoy.PathSeparated:
+		for i := range len(l.Path) + 1 {
+			try(h.prefix, l.Path[:i])
+			if i < len(l.Path) && l.Path[i] == '/' {
+				try(h.separated, l.Path[:i])
+			}
+		}
+		if l.PathKind != envoy.PathPrefix {
+			try(h.separated, l.Path)
+		}
+		if l.PathKind == envoy.PathExact {
+			try(h.exact, l.Path)
+		}
+	case envoy.PathRegex, envoy.PathTemplate:
+		try(h.prefix, "")
+		try(h.prefix, "/")
+	}
+	if at == len(h.lines) {
+		return Answer{}
+	}
+	return answerOf(h.lines[at])
+}
+
+func answerOf(l envoy.RouteLine) Answer {
+	a := Answer{Weights: l.Weights, Redirect: l.Redirect, Status: l.Status, Other: l.Unprovable}
+	if l.Kind == envoy.Local {
+		a.Other = "answered by the node itself"
+	}
+	return a
+}
+
+// gaining lists the clusters on which some route has more weight in the target
+// than in what the session may hold, or a listener begins to send to directly
+// (rule P14). Of tables that it may hold in two versions both count.
+func (b *builder) gaining() map[string]bool {
+	gains := map[string]bool{}
+	older := b.from.Maybe.Union(b.from.Acked)
+	for t := schema.Listeners; t < schema.Runtimes; t++ {
+		for old, r := range schema.Diff(b.now.Of(t), b.target.Of(t)) {
+			gain(gains, old, r)
+		}
+		if older.Of(t).Equal(b.now.Of(t)) {
+			continue
+		}
+		for old, r := range schema.Diff(older.Of(t), b.target.Of(t)) {
+			if r != nil && !same(old, b.now.Get(r.Key)) {
+				gain(gains, old, r)
+			}
+		}
+	}
+	return gains
+}
+
+// gain adds the clusters that r sends more to than old does.
+func gain(gains map[string]bool, old, r *schema.Resource) {
+	if r == nil {
+		return
+	}
+	was, err1 := readTraffic(old)
+	is, err2 := readTraffic(r)
+	routes := map[string]bool{}
+	if err1 == nil && err2 == nil {
+		classes(was, is, func(_ []string, _ envoy.RouteLine, was, is Answer) {
+			before, after := was.shares(), is.shares()
+			for c, share := range after {
+				routes[c] = true
+				if share > before[c] {
+					gains[c] = true
+				}
+			}
+		})
+	}
+	if r.Type == schema.Routes {
+		return // what else it names takes copies of requests, and no weight
+	}
+	for _, ref := range r.Refs {
+		if ref.Type == schema.Clusters && ref.Edge == schema.Traffic && !routes[ref.Name] && !refers(old, ref.Key) {
+			gains[ref.Name] = true
+		}
+	}
+}
+
+func refers(r *schema.Resource, to schema.Key) bool {
+	return r != nil && slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Key == to })
+}
+
+// shares are the parts of the requests that each cluster is sent.
+func (a Answer) shares() map[string]float64 {
+	total := 0.0
+	for _, w := range a.Weights {
+		total += float64(w)
+	}
+	out := make(map[string]float64, len(a.Weights))
+	for c, w := range a.Weights {
+		out[c] = float64(w) / total
+	}
+	return out
+}

@@ -1,0 +1,256 @@
+package planner
+
+import (
+	"bytes"
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
+)
+
+// A gRPC client asks for a cluster only when a route names it, and swaps the
+// route before the new cluster's balancer is ready. A warm route names the
+// cluster first, behind a match that never fires, and names what traffic leaves
+// for one stage longer: to drop that in the same step would swap the balancer
+// under requests that are under way (rules P6, G9). What is named once stays so
+// until the tables cool.
+
+// hosts are the virtual hosts of a table.
+type hosts struct {
+	domains domains
+	list    []envoy.HostNames
+	warm    names
+}
+
+// names are clusters by virtual host.
+type names map[string][]string
+
+// replaced lists, by the name of each of the target's tables that changes, what
+// the session may hold in its place: other versions of it, and the tables that
+// listeners leave for it.
+func (b *builder) replaced() map[string][]*schema.Resource {
+	befores := map[string][]*schema.Resource{}
+	add := func(name string, old *schema.Resource) {
+		if old != nil && b.target.Of(schema.Routes).Get(name) != nil && !slices.ContainsFunc(befores[name], func(o *schema.Resource) bool { return o.Key == old.Key && same(o, old) }) {
+			befores[name] = append(befores[name], old)
+		}
+	}
+	for _, s := range [...]schema.Snapshot{b.from.Acked, b.now} {
+		for old, r := range schema.Diff(s.Of(schema.Routes), b.target.Of(schema.Routes)) {
+			if r != nil {
+				add(r.Name, old)
+			}
+		}
+		for old, l := range schema.Diff(s.Of(schema.Listeners), b.target.Of(schema.Listeners)) {
+			for _, left := range tablesOf(old) {
+				for _, taken := range tablesOf(l) {
+					if !slices.Contains(tablesOf(l), left) && !slices.Contains(tablesOf(old), taken) {
+						add(taken.Name, s.Get(left))
+					}
+				}
+			}
+		}
+	}
+	return befores
+}
+
+func tablesOf(l *schema.Resource) []schema.Key {
+	var keys []schema.Key
+	if l != nil {
+		for _, ref := range l.Refs {
+			if ref.Type == schema.Routes {
+				keys = append(keys, ref.Key)
+			}
+		}
+	}
+	return keys
+}
+
+// warm names, in the tables that the session holds, the clusters that the
+// target's tables in their place will send to.
+func (b *builder) warm() {
+	add := map[string]names{}
+	for name, befores := range b.befores {
+		r := b.target.Of(schema.Routes).Get(name)
+		for _, old := range befores {
+			b.missing(add, r, b.now.Get(old.Key), false)
+			if own := b.now.Get(r.Key); old.Name != name {
+				// The listener takes it as it stands, before the routes switch.
+				b.missing(add, own, b.now.Get(old.Key), false)
+				// What only may be held comes with the listeners.
+				b.missing(add, old, own, b.from.Acked.Get(r.Key) == nil)
+			}
+		}
+	}
+	for old, stands := range schema.Diff(b.from.Acked.Of(schema.Routes), b.now.Of(schema.Routes)) {
+		if r := b.target.Get(keyOf(old, stands)); r == nil || !b.accepts(r) {
+			b.missing(add, old, stands, true) // the session may have either
+		}
+	}
+	next := b.now
+	w := wants{}
+	for name, clusters := range add {
+		stands := b.now.Of(schema.Routes).Get(name)
+		for vh, already := range b.hostsOf(stands).warm {
+			clusters[vh] = append(clusters[vh], already...)
+		}
+		warmed, err := envoy.Warm(stands, clusters)
+		if err != nil {
+			continue // Prove reports a table that cannot be read
+		}
+		next = next.Replace(schema.Routes, next.Of(schema.Routes).With(warmed))
+		if same(b.certain.Get(warmed.Key), warmed) {
+			continue // acknowledged, and its clusters with it
+		}
+		w.add(warmed)
+		for _, cs := range clusters {
+			for _, c := range cs {
+				b.ready(w, b.now, c)
+			}
+		}
+	}
+	b.stage(schema.Warm, next, w)
+}
+
+// comes wants the clusters that wanted tables name. A client may come to a table
+// only now, by a listener that it was not sure to have: then all that the table
+// names is warm before traffic moves, as if the client had been there.
+func (b *builder) comes(w wants, next schema.Snapshot) {
+	for _, k := range sorted(w) {
+		if k.Type != schema.Routes {
+			continue
+		}
+		for _, ref := range next.Get(k).Refs {
+			if ref.Type == schema.Clusters && ref.Edge != schema.Optional {
+				b.ready(w, next, ref.Name)
+			}
+		}
+	}
+}
+
+// tables are the target's, of all routed types, as they are served while traffic
+// moves: those of gRPC clients go on naming, warm, what traffic leaves. A table
+// that the session surely routes by already stands as it is.
+func (b *builder) tables() schema.Snapshot {
+	var tables schema.Snapshot
+	for _, t := range routed {
+		tables = tables.Replace(t, b.target.Of(t))
+	}
+	b.accepted = map[string]bool{}
+	var cooling []*schema.Resource
+	for name, befores := range b.befores {
+		r := b.target.Of(schema.Routes).Get(name)
+		if b.accepts(r) {
+			b.accepted[name] = true
+			cooling = append(cooling, b.now.Get(r.Key))
+			continue
+		}
+		going := map[string]names{}
+		for _, old := range befores {
+			b.missing(going, b.now.Get(old.Key), r, false)
+		}
+		if warmed, err := envoy.Warm(r, going[name]); err == nil && len(going) > 0 {
+			cooling = append(cooling, warmed)
+		}
+	}
+	return tables.Replace(schema.Routes, tables.Of(schema.Routes).Union(schema.SetOf(cooling...)))
+}
+
+// accepts reports whether all that the session may hold of a table is the
+// target's, but for warm routes.
+func (b *builder) accepts(r *schema.Resource) bool {
+	if sure := b.certain.Get(r.Key); sure != nil {
+		return equalButWarm(sure, r)
+	}
+	held, maybe := b.from.Acked.Get(r.Key), b.from.Maybe.Get(r.Key)
+	return held != nil && equalButWarm(held, r) && (maybe == nil || equalButWarm(maybe, r))
+}
+
+func equalButWarm(a, b *schema.Resource) bool {
+	if same(a, b) {
+		return true
+	}
+	if !mayBeWarm(a) {
+		return false
+	}
+	bare, err := envoy.Warm(a, nil)
+	return err == nil && same(bare, b)
+}
+
+// missing adds, by virtual host of table in, the clusters that table from names
+// for some of the same domains and in does not send to or, if warm will do, name.
+func (b *builder) missing(add map[string]names, from, in *schema.Resource, warm bool) {
+	if from == nil || in == nil || from == in {
+		return
+	}
+	ours, theirs := b.hostsOf(in), b.hostsOf(from)
+	order, _ := pairs(&ours.domains, &theirs.domains)
+	for _, p := range order {
+		if p.a < 0 || p.b < 0 {
+			continue
+		}
+		our, their := &ours.list[p.a], &theirs.list[p.b]
+		clusters := their.Clusters
+		if from.Name == in.Name { // what one table named it names on
+			clusters = slices.Concat(clusters, theirs.warm[their.VirtualHost])
+		}
+		for _, c := range clusters {
+			if slices.Contains(our.Clusters, c) || slices.Contains(add[in.Name][our.VirtualHost], c) ||
+				warm && slices.Contains(ours.warm[our.VirtualHost], c) {
+				continue
+			}
+			if add[in.Name] == nil {
+				add[in.Name] = names{}
+			}
+			add[in.Name][our.VirtualHost] = append(add[in.Name][our.VirtualHost], c)
+		}
+	}
+}
+
+// hostsOf reads a table once. One that cannot be read has no virtual hosts.
+func (b *builder) hostsOf(r *schema.Resource) *hosts {
+	if h := b.hosts[r]; h != nil {
+		return h
+	}
+	h := &hosts{}
+	h.list, _ = envoy.HostsOf(r)
+	for i := range h.list {
+		h.domains.add(i, h.list[i].Domains)
+	}
+	h.domains.sort()
+	h.warm = warmOf(r)
+	if b.hosts == nil {
+		b.hosts = map[*schema.Resource]*hosts{}
+	}
+	b.hosts[r] = h
+	return h
+}
+
+// mayBeWarm reports whether a table may hold warm routes.
+func mayBeWarm(r *schema.Resource) bool { return bytes.Contains(r.Body, []byte(envoy.WarmName)) }
+
+// warmOf lists what the warm routes of a table name.
+func warmOf(r *schema.Resource) names {
+	if !mayBeWarm(r) {
+		return nil
+	}
+	msg, _ := envoy.Unpack(r)
+	table, ok := msg.(*routev3.RouteConfiguration)
+	if !ok {
+		return nil
+	}
+	warm := names{}
+	for _, h := range table.GetVirtualHosts() {
+		for _, rt := range h.GetRoutes() {
+			if rt.GetName() != envoy.WarmName {
+				continue
+			}
+			for _, c := range rt.GetRoute().GetWeightedClusters().GetClusters() {
+				warm[h.GetName()] = append(warm[h.GetName()], c.GetName())
+			}
+		}
+	}
+	return warm
+}
