@@ -1,0 +1,278 @@
+package ads
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// resume takes in what the first request of a type says that the client holds
+// (rules S9, D1), and plans the session's path when that is news.
+func (s *session) resume(t schema.Type, req *request) {
+	if req.version == "" && len(req.initial) == 0 {
+		if s.path == nil {
+			// A process that has just begun asks for its roots first. Whoever
+			// begins with another type may hold anything.
+			s.blank = t == schema.Clusters || t == schema.Listeners
+			if !s.blank {
+				s.maybe = known(s.target)
+			}
+			s.plan()
+		}
+		return
+	}
+	s.facts.Returned = s.connected
+	if t.Live() {
+		s.resumeLive(t, req)
+		return
+	}
+	ts, f := &s.types[t], &s.facts.Types[t]
+	var was schema.Snapshot
+	var set schema.Set
+	var found bool
+	if req.of == delta {
+		var strange schema.Set
+		was, set, strange = s.recall(t, req)
+		found = strange.Len() == 0
+		f.Acked, ts.unknown = ts.sub.pick(set), ts.sub.Select(strange)
+	} else {
+		was, set, found = s.recognise(t, schema.Version(req.version))
+		switch {
+		case found && s.trusts(t):
+			f.Acked = ts.sub.pick(set)
+		case found:
+			ts.unknown = ts.sub.pick(set)
+		default:
+			ts.unknown = ts.sub.pick(known(s.target).Of(t))
+		}
+	}
+	before := s.state()
+	switch {
+	case !found:
+		s.maybe = s.maybe.Union(known(s.target))
+	case s.path == nil:
+		s.held = was
+	case !ts.sub.pick(s.held.Of(t)).Equal(ts.sub.pick(set)):
+		s.held = s.held.Replace(t, set)
+		if s.held.Len() == 0 { // taken for one that holds nothing, and wrongly
+			s.maybe = s.maybe.Union(known(s.target))
+		}
+	}
+	s.blank = false
+	if s.path == nil || s.state() != before {
+		s.plan()
+	}
+}
+
+// resumeLive takes the client at its word for what the overlay still holds at
+// the version that it reports; the rest is sent.
+func (s *session) resumeLive(t schema.Type, req *request) {
+	ts, f := &s.types[t], &s.facts.Types[t]
+	set := ts.sub.pick(s.srv.live.Load().Of(t))
+	if req.of == delta {
+		var has []*schema.Resource
+		for _, e := range req.initial {
+			if r := set.Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) {
+				has = append(has, r)
+			}
+		}
+		f.Acked = schema.SetOf(has...)
+	} else if set.Version() == schema.Version(req.version) && s.trusts(t) {
+		f.Acked = set
+	}
+	if s.path == nil {
+		s.maybe = known(s.target)
+		s.plan()
+	}
+}
+
+// recall finds what a delta client holds by the versions that it lists. What no
+// snapshot of the group has at that version is strange. A delta client lists
+// what it holds one by one, so it is believed even after a NACK.
+func (s *session) recall(t schema.Type, req *request) (was schema.Snapshot, set, strange schema.Set) {
+	from := append([]schema.Snapshot{s.held}, s.target.Known...)
+	for _, k := range from {
+		if set := k.Of(t); s.holds(t, set, req) {
+			return k, set, schema.Set{}
+		}
+	}
+	var has, other []*schema.Resource
+next:
+	for _, e := range req.initial {
+		for _, k := range from {
+			if r := k.Of(t).Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) {
+				has = append(has, r)
+				continue next
+			}
+		}
+		other = append(other, schema.Restore(schema.Key{Type: t, Name: string(e[0])}, schema.Version(e[1]), nil, nil))
+	}
+	set = schema.SetOf(has...)
+	if len(s.target.Known) > 0 {
+		was = s.target.Known[0].Replace(t, set)
+	}
+	return was, set, schema.SetOf(other...)
+}
+
+// holds reports whether the client's list is what it asks for of a set.
+func (s *session) holds(t schema.Type, set schema.Set, req *request) bool {
+	picked := s.types[t].sub.pick(set)
+	if picked.Len() != len(req.initial) {
+		return false
+	}
+	for _, e := range req.initial {
+		if r := picked.Get(string(e[0])); r == nil || string(r.Version) != string(e[1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// recognise finds the snapshot that a reported version is of: the one that the
+// session is assumed to hold, or else the first of those that it may.
+func (s *session) recognise(t schema.Type, v schema.Version) (schema.Snapshot, schema.Set, bool) {
+	sub := s.types[t].sub
+	if s.path != nil {
+		if set := s.held.Of(t); sub.pick(set).Version() == v {
+			return s.held, set, true
+		}
+	}
+	for _, k := range s.target.Known {
+		if set := k.Of(t); sub.pick(set).Version() == v {
+			return k, set, true
+		}
+	}
+	return schema.Snapshot{}, schema.Set{}, false
+}
+
+// known is everything that a session of the group may hold.
+func known(t *schema.Target) schema.Snapshot {
+	var all schema.Snapshot
+	for i := len(t.Known) - 1; i >= 0; i-- {
+		all = t.Known[i].Union(all)
+	}
+	return all
+}
+
+// state is what a path is planned from. What was refused is not what a plan
+// should leave in place until its turn; but where it stands for something that
+// was acknowledged, it may have been applied.
+func (s *session) state() schema.State {
+	st := schema.State{Acked: s.held, Maybe: s.maybe, Blank: s.blank}
+	for _, t := range schema.AllTypes() {
+		ts, held := &s.types[t], s.held.Of(t)
+		if ts.refused.nack == nil || s.facts.Types[t].InFlight {
+			continue
+		}
+		st.Maybe = st.Maybe.Replace(t, held.Union(ts.unknown.Filter(func(r *schema.Resource) bool {
+			return held.Get(r.Name) != nil
+		})))
+		// What it was taken to hold because it did not ask, and refused when it
+		// did, it does not hold.
+		st.Acked = st.Acked.Replace(t, held.Filter(func(r *schema.Resource) bool {
+			return ts.refused.versions[r.Name] != r.Version
+		}))
+	}
+	return st
+}
+
+// plan puts the session at the start of a path from what it may hold now. The
+// caller holds s.mu, and flushes and advances after.
+func (s *session) plan() {
+	s.path = s.srv.guide.Path(s.state(), s.target)
+	s.at, s.blank = schema.Before, false
+	s.facts.StageAt = time.Now()
+	s.facts.Hold = s.target.Hold
+	if len(s.path.Stages) == 0 && !s.facts.Hold {
+		// There is no stage to enter. To look at what is before it would tell a
+		// delta client that what it asks for is missing.
+		s.at = 0
+		s.maybe = s.maybe.Union(s.path.At(s.at))
+	}
+}
+
+// assign gives the session another target. It is idempotent. One that only begins
+// or ends a hold leaves the session on its path; so does a new generation of the
+// same content, for which what the client refused is tried again (rule S15).
+func (s *session) assign(target *schema.Target, now time.Time) {
+	s.mu.Lock()
+	s.retarget(target, now)
+	s.release(nil)
+}
+
+func (s *session) retarget(target *schema.Target, now time.Time) {
+	if s.closed || s.target == target || s.target.Group == target.Group && target.Generation < s.target.Generation {
+		return
+	}
+	same := s.target.Group == target.Group && s.target.Snapshot.Equal(target.Snapshot) && s.target.Drain == target.Drain
+	retry := same && s.target.Generation != target.Generation
+	s.target, s.facts.Hold = target, target.Hold
+	s.touch(false)
+	if s.path == nil {
+		return
+	}
+	if !same || retry {
+		for t := range s.facts.Types {
+			s.facts.Types[t].Nack = nil // restored if the same content is due again
+			s.facts.Types[t].Ignored = false
+		}
+	}
+	switch {
+	case retry:
+		for t := range s.types {
+			s.types[t].refused = refusal{}
+		}
+		s.facts.StageAt = now
+		s.flushAll(now)
+	case !same:
+		s.plan()
+		s.flushAll(now)
+	}
+	s.advance(now)
+}
+
+// trusts reports whether a version that the client reports proves what it
+// holds. It does not after a NACK, which may have been applied in part; nor, for
+// the types whose responses are the whole truth, after a crash in the middle of
+// a rollout, when a NACK may have been forgotten.
+func (s *session) trusts(t schema.Type) bool {
+	if s.stranger && s.target.Open && t.FullState() {
+		return false
+	}
+	s.types[t].onRecord = s.srv.memory.refusedBefore(s.node.ID, t)
+	return !s.types[t].onRecord
+}
+
+// memory is what outlives a session: which nodes this server has spoken to, and
+// of which types their last answer was a refusal.
+type memory struct {
+	mu    sync.Mutex
+	nodes map[string]*[schema.NumTypes]bool
+}
+
+// meet reports whether a node is new to this server, and remembers it.
+func (m *memory) meet(node string) (stranger bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.nodes[node] != nil {
+		return false
+	}
+	if m.nodes == nil {
+		m.nodes = map[string]*[schema.NumTypes]bool{}
+	}
+	m.nodes[node] = new([schema.NumTypes]bool)
+	return true
+}
+
+func (m *memory) record(node string, t schema.Type, refused bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes[node][t] = refused
+}
+
+func (m *memory) refusedBefore(node string, t schema.Type) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nodes[node][t]
+}
