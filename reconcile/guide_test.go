@@ -1,0 +1,195 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-xds/sluice/ads"
+	"github.com/sluice-xds/sluice/planner"
+	"github.com/sluice-xds/sluice/schema"
+)
+
+func TestR1Place(t *testing.T) {
+	group := func(name, match string, priority int, gone bool) assignment {
+		return assignment{group: schema.Group{Name: name, Match: schema.Match{ID: match}, Priority: priority}, gone: gone}
+	}
+	all := []assignment{
+		group("all", "", -1, false), group("web", "web-*", 0, false), group("canary", "web-1", 5, false),
+		group("old", "db-*", 0, true), group("new", "db-*", 0, false),
+		group("a", "x-*", 0, false), group("b", "x-*", 0, false),
+		group("kept", "y-*", 3, true), group("low", "y-*", 2, false),
+	}
+	byRank(all)
+	for id, want := range map[string]string{
+		"web-1": "canary", "web-2": "web", "other": "all",
+		"db-1": "new",  // renamed
+		"y-1":  "kept", // vanished: nobody inherits its nodes by having less to say
+		"x-1":  `node "x-1" matches the groups a and b equally: give one of them a higher priority`,
+	} {
+		got := "nobody"
+		a, err := place(all, schema.Node{ID: id})
+		if err != nil {
+			got = err.Error()
+		} else if a != nil {
+			got = a.group.Name
+		}
+		if got != want {
+			t.Errorf("%s goes to %s, want %s", id, got, want)
+		}
+	}
+	if a, err := place(all[:1], schema.Node{ID: "other"}); a != nil || err != nil {
+		t.Errorf("no group matches, and it goes to %v (%v)", a, err)
+	}
+}
+
+// targetOf is an assignment of a group whose every node matches.
+func targetOf(generation uint64, halted bool) assignment {
+	s := func(v string) schema.Snapshot {
+		return schema.SnapshotOf(schema.NewResource(schema.Key{Type: cds, Name: "c"}, nil, []byte(v)))
+	}
+	a := assignment{group: schema.Group{Name: "g"}, target: &schema.Target{Group: "g", Generation: generation, Snapshot: s("new"), Hold: halted}}
+	if halted {
+		a.fallback = &schema.Target{Group: "g", Generation: generation - 1, Snapshot: s("old")}
+	}
+	return a
+}
+
+func TestAdmit(t *testing.T) {
+	g := newGuide(planner.NewPath)
+	if _, err := g.Admit(schema.Node{ID: "n"}, nil); !errors.Is(err, ads.ErrNotReady) {
+		t.Errorf("before anything is known: %v", err)
+	}
+	a := targetOf(3, true)
+	waits := assignment{group: schema.Group{Name: "late", Match: schema.Match{ID: "late-*"}}, waits: "waits for group g"}
+	a.group.Match.ID = "n*"
+	g.set([]assignment{a}, []assignment{waits})
+	elsewhere := &schema.Target{Group: "other", Generation: 3}
+	for _, c := range []struct {
+		what    string
+		present *schema.Target
+		want    *schema.Target
+	}{
+		{"a newcomer", nil, a.fallback},
+		{"one from another group", elsewhere, a.fallback},
+		{"one that was given the target", &schema.Target{Group: "g", Generation: 3, Snapshot: a.target.Snapshot}, a.target},
+		{"one that was given the target, which holds what the base does", &schema.Target{Group: "g", Generation: 3, Snapshot: a.fallback.Snapshot}, a.target},
+		{"one that missed it", &schema.Target{Group: "g", Generation: 2, Snapshot: a.fallback.Snapshot}, a.fallback},
+		{"one that was given the base", a.fallback, a.fallback},
+	} {
+		if got, err := g.Admit(schema.Node{ID: "n1"}, c.present); got != c.want || err != nil {
+			t.Errorf("%s is given %+v, %v", c.what, got, err)
+		}
+	}
+	if _, err := g.Admit(schema.Node{ID: "late-1"}, nil); !errors.Is(err, ads.ErrNotReady) || !strings.Contains(err.Error(), "group late waits for group g") {
+		t.Errorf("a node of a group that waits is told %v", err)
+	}
+	if _, err := g.Admit(schema.Node{ID: "x"}, nil); err == nil || errors.Is(err, ads.ErrNotReady) {
+		t.Errorf("a node that nothing matches is told %v", err)
+	}
+}
+
+// Equal states are planned once, however often the guide is told anew; what is
+// remembered is bounded, and goes with its target.
+func TestPathsAreRemembered(t *testing.T) {
+	planned := 0
+	g := newGuide(func(from schema.State, to *schema.Target) *schema.Path {
+		planned++
+		return planner.NewPath(from, to)
+	})
+	a := targetOf(2, false)
+	g.set([]assignment{a}, nil)
+	first := g.Path(schema.State{}, a.target)
+	g.set([]assignment{a}, nil)
+	if again := g.Path(schema.State{}, a.target); again != first || planned != 1 {
+		t.Errorf("planned %d times", planned)
+	}
+	if spent := g.planning("g", 2); spent <= 0 {
+		t.Errorf("planning took %v", spent)
+	}
+	if spent := g.planning("g", 1); spent != 0 {
+		t.Errorf("planning that never was took %v", spent)
+	}
+	for i := range 3 * pathLimit {
+		s := schema.SnapshotOf(schema.NewResource(schema.Key{Type: cds, Name: fmt.Sprint(i)}, nil, []byte("x")))
+		g.Path(schema.State{Acked: s}, a.target)
+	}
+	if n := len(g.paths); n > pathLimit {
+		t.Errorf("%d paths are remembered", n)
+	}
+	g.set([]assignment{targetOf(3, false)}, nil)
+	if len(g.paths) != 0 || len(g.spent) != 0 {
+		t.Errorf("%d paths and %d times of a target that is gone", len(g.paths), len(g.spent))
+	}
+}
+
+// What happens in one group leaves the targets of others as they are: their
+// sessions are not so much as looked at.
+func TestAssignmentsAreKept(t *testing.T) {
+	rel := func(commit, content string) *Release {
+		return &Release{Commit: commit, Group: schema.Group{Name: "g", Snapshot: schema.SnapshotOf(schema.NewResource(schema.Key{Type: cds, Name: "c"}, nil, []byte(content)))}}
+	}
+	g := &group{}
+	given := func() *schema.Target {
+		a, _ := g.assignment(time.Second)
+		return a.target
+	}
+	g.desire(rel("c1", "1"))
+	if given() != nil {
+		t.Error("given before it was begun")
+	}
+	g.begin(started)
+	if given() != nil {
+		t.Error("given before it was written")
+	}
+	g.written = g.Generation
+	one := given()
+	if one == nil || given() != one {
+		t.Error("not given, or made anew")
+	}
+	g.converge(started)
+	two := given()
+	if two == one || two.Open || !one.Open {
+		t.Errorf("converged: %+v", two)
+	}
+	g.desire(rel("c2", "1"))
+	three := given()
+	if three == two || three.Commit != "c2" || three.Generation != two.Generation {
+		t.Errorf("renamed: %+v", three)
+	}
+	g.desire(rel("c3", "2"))
+	g.begin(started)
+	if given() != three {
+		t.Error("the next target is given before it was written")
+	}
+	g.written = g.Generation
+	g.Halt = &Halt{}
+	a, _ := g.assignment(time.Second)
+	if !a.target.Hold || a.fallback == nil || a.fallback.Hold || a.fallback.Generation >= a.target.Generation || a.fallback.Commit != "c2" {
+		t.Errorf("halted: %+v, falling back to %+v", a.target, a.fallback)
+	}
+}
+
+func TestBlame(t *testing.T) {
+	names := []string{"cart", "cart-v2", "grpc/server?xds.resource.listening_address=0.0.0.0:1"}
+	for words, want := range map[string][]string{
+		"cluster cart-v2: bad":              {"cart-v2"},
+		"cart: bad":                         {"cart"},
+		`"cart", "cart-v2"`:                 {"cart", "cart-v2"},
+		"cart-v2 and cart.":                 {"cart", "cart-v2"},
+		"on " + names[2] + " no":            {names[2]},
+		"something else, supercart, cart_x": names,
+	} {
+		var got []string
+		for _, k := range blamed(&schema.Nack{Type: cds, Names: names, Words: words}) {
+			got = append(got, k.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q is about (-want +got):\n%s", words, diff)
+		}
+	}
+}
