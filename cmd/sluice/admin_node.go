@@ -1,0 +1,229 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/sluice-xds/sluice/reconcile"
+	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
+)
+
+// nodeDocument is the answer to GET /v1/nodes/ID.
+type nodeDocument struct {
+	FormatVersion string `json:"format_version"`
+	Seq           uint64 `json:"seq"`
+	nodeRow
+	Cluster  string            `json:"cluster,omitempty"`
+	Zone     string            `json:"zone,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Sessions []nodeSession     `json:"sessions"` // the newest first
+}
+
+// nodeSession is one generation of the node's process.
+type nodeSession struct {
+	ID        schema.SessionID `json:"id"`
+	Peer      string           `json:"peer"`
+	Connected time.Time        `json:"connected"`
+	Commit    string           `json:"commit"` // that it is led to
+	Stage     string           `json:"stage,omitempty"`
+	Stages    []sessionStage   `json:"stages"`
+	State     string           `json:"state"`
+	Converged bool             `json:"converged"`
+	AckedAt   time.Time        `json:"acked_at,omitzero"`
+	Nack      *schema.Nack     `json:"nack,omitempty"`
+	// Origins are the lines that the NACK is about.
+	Origins []schema.Origin `json:"origins,omitempty"`
+	Types   []nodeType      `json:"types"`
+}
+
+type sessionStage struct {
+	Stage schema.StageKind `json:"stage"`
+	Done  bool             `json:"done"`
+}
+
+// nodeType is one type of a session: three versions, of sets of resources.
+type nodeType struct {
+	Type     schema.Type    `json:"type"`
+	Acked    schema.Version `json:"acked"`   // what the client accepted
+	Served   schema.Version `json:"served"`  // of the newest response
+	Desired  schema.Version `json:"desired"` // at the end of the rollout
+	State    string         `json:"state"`
+	Names    int            `json:"names"`    // asked for by name
+	Wildcard bool           `json:"wildcard"` // asks for everything
+	Held     int            `json:"held"`     // resources acknowledged
+	SentAt   time.Time      `json:"sent_at,omitzero"`
+	AckedAt  time.Time      `json:"acked_at,omitzero"`
+	Nack     *schema.Nack   `json:"nack,omitempty"`
+	// Known is set if the acknowledged set is one that the server can name the
+	// resources of.
+	Known     bool           `json:"known"`
+	Resources []nodeResource `json:"resources"`
+}
+
+// nodeResource is one resource of a session. Empty versions: not there.
+type nodeResource struct {
+	Name    string         `json:"name"`
+	Acked   schema.Version `json:"acked,omitempty"`
+	Served  schema.Version `json:"served,omitempty"`
+	Desired schema.Version `json:"desired,omitempty"`
+	Origin  *schema.Origin `json:"origin,omitempty"`
+	// Changes lead from what was acknowledged to what is desired.
+	Changes []resourceChange `json:"changes,omitempty"`
+}
+
+type resourceChange struct {
+	Path   string `json:"path"`
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+func (a *admin) node(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	st := a.loop.Status()
+	view := a.loop.Server().View()
+	nodes := view.Nodes()
+	i := slices.IndexFunc(nodes, func(n *schema.NodeRow) bool { return n.ID == id })
+	if i < 0 {
+		var known []string
+		for _, n := range nodes {
+			known = append(known, n.ID)
+		}
+		answer(w, http.StatusNotFound, adminError{fmt.Sprintf("no node %q was seen since the server started%s; see sluice nodes", id, meant("", id, known))})
+		return
+	}
+	n := nodes[i]
+	var sessions []*schema.SessionRow
+	for _, s := range view.Sessions() {
+		if s.Node.ID == id {
+			sessions = append(sessions, s)
+		}
+	}
+	slices.Reverse(sessions)
+	var newest *schema.SessionRow
+	if len(sessions) > 0 {
+		newest = sessions[0]
+	}
+	doc := nodeDocument{
+		FormatVersion: reconcile.StatusFormat, Seq: st.Seq, nodeRow: rowOf(st, n, newest),
+		Cluster: n.Cluster, Zone: n.Zone, Metadata: n.Metadata, Sessions: []nodeSession{},
+	}
+	for _, s := range sessions {
+		doc.Sessions = append(doc.Sessions, sessionOf(st, s, view.Types(s.ID)))
+	}
+	answer(w, http.StatusOK, doc)
+}
+
+func sessionOf(st *reconcile.Status, s *schema.SessionRow, types []*schema.TypeRow) nodeSession {
+	doc := nodeSession{
+		ID: s.ID, Peer: s.Peer, Connected: s.Connected, Commit: s.Commit, State: s.Step.String(), Converged: s.Converged,
+		AckedAt: s.AckedAt, Nack: s.Nack, Stages: []sessionStage{}, Types: []nodeType{},
+	}
+	if k, ok := s.Stage(); ok {
+		doc.Stage = k.String()
+	}
+	for i, k := range s.Stages {
+		doc.Stages = append(doc.Stages, sessionStage{k, s.Through(i)})
+	}
+	known := newKnown(st, s, types)
+	if g := groupOf(st, s.Group); s.Nack != nil && g != nil {
+		doc.Origins = known.blame(s.Nack, g)
+	}
+	for _, row := range types {
+		doc.Types = append(doc.Types, known.typeOf(row))
+	}
+	return doc
+}
+
+// blame finds the lines that a refusal is about: those of the halt, if it is the
+// same, or else of all that was new to the client.
+func (k *known) blame(n *schema.Nack, g *reconcile.GroupStatus) []schema.Origin {
+	if h := g.Halt; h != nil && h.Nack != nil && h.Nack.At.Equal(n.At) {
+		return h.Origins
+	}
+	var out []schema.Origin
+	for _, name := range n.Names {
+		if o := k.origin(schema.Key{Type: n.Type, Name: name}); o != nil {
+			out = append(out, *o)
+		}
+	}
+	return out
+}
+
+// mostChanges bounds what is shown of one resource.
+const mostChanges = 40
+
+func (k *known) typeOf(row *schema.TypeRow) nodeType {
+	doc := nodeType{
+		Type: row.Type, Acked: row.Acked, Served: row.Served, Names: row.Names, Wildcard: row.Wildcard, Held: row.Held,
+		SentAt: row.SentAt, AckedAt: row.AckedAt, Nack: row.Nack, Resources: []nodeResource{},
+	}
+	acked, found := k.find(row, row.Acked, row.Held)
+	served, _ := k.find(row, row.Served, -1)
+	desired := k.desired(row.Type)
+	doc.Known, doc.Desired = found, desired.Version()
+	doc.State = typeState(row, doc.Desired)
+	names := map[string]bool{}
+	for _, set := range []schema.Set{acked, served, desired} {
+		for r := range set.All() {
+			names[r.Name] = true
+		}
+	}
+	for _, name := range sortedNames(names) {
+		a, s, d := acked.Get(name), served.Get(name), desired.Get(name)
+		res := nodeResource{Name: name, Acked: versionOf(a), Served: versionOf(s), Desired: versionOf(d), Origin: k.origin(schema.Key{Type: row.Type, Name: name})}
+		if found && res.Acked != res.Desired && row.Type != schema.Secrets {
+			res.Changes = changesOf(a, d)
+		}
+		doc.Resources = append(doc.Resources, res)
+	}
+	return doc
+}
+
+func versionOf(r *schema.Resource) schema.Version {
+	if r == nil {
+		return ""
+	}
+	return r.Version
+}
+
+func typeState(row *schema.TypeRow, desired schema.Version) string {
+	switch {
+	case row.Nack != nil:
+		return "nacked"
+	case row.Ignored:
+		return "ignored"
+	case row.InFlight:
+		return "unacked"
+	case row.Acked != row.Desired:
+		return "pending"
+	case row.Acked != desired:
+		return "later stage"
+	}
+	return "acked"
+}
+
+// changesOf lists the fields that differ, without secrets.
+func changesOf(a, b *schema.Resource) []resourceChange {
+	if a == nil || b == nil {
+		return nil
+	}
+	before, err := envoy.Unpack(a)
+	if err != nil {
+		return nil
+	}
+	after, err := envoy.Unpack(b)
+	if err != nil {
+		return nil
+	}
+	var out []resourceChange
+	for _, c := range diffFields(withoutSecrets(before), withoutSecrets(after)) {
+		if len(out) == mostChanges {
+			break
+		}
+		out = append(out, resourceChange{c.path, c.before, c.after})
+	}
+	return out
+}

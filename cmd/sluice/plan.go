@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-xds/sluice/reconcile"
+	"github.com/sluice-xds/sluice/schema"
+)
+
+func newPlanCommand(a *app) *cobra.Command {
+	p := planRun{app: a}
+	cmd := &cobra.Command{
+		Use:   "plan [DIR]",
+		Short: "Show what a merge would do, step by step",
+		Long: `Show what the configuration in a directory, uncommitted files included, would do to
+a fleet: the stages that each node is led through, and what becomes of traffic.
+
+The plan begins at --base, or else at what the nodes of the running server have
+acknowledged, or else where the work left origin/HEAD. Nothing is sent.
+
+It exits with 3 if there is no safe path, or if a hazard blocks that is not
+allowed; with --detailed-exitcode with 2 if there are changes.`,
+		Example: `  sluice plan                      # against the running server
+  sluice plan --base origin/main   # against a revision
+  sluice plan --base HEAD~1 --to HEAD -o json`,
+		Args: atMostOne,
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.base, "base", "", "plan from this revision, without a server")
+	f.StringVar(&p.to, "to", "", "plan to this revision instead of the working tree")
+	f.StringVar(&p.server, "server", defaultSocket(), "plan from what the nodes of the server behind this admin socket hold")
+	f.StringSliceVar(&p.allow, "allow", nil, "accept the hazard of this code; may be repeated")
+	detailed := f.Bool("detailed-exitcode", false, "exit with 2 if there are changes")
+	folder := pathFlag(cmd)
+	output := outputFlag(cmd, "text", "json")
+	completeWith(cmd, "allow", "empty-cluster")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := a.bounded(cmd.Context())
+		defer cancel()
+		p.explicit = cmd.Flags().Changed("server")
+		doc, err := p.run(ctx, dirOf(args), *folder)
+		if err != nil {
+			return because(ctx, err)
+		}
+		if output.value == "json" {
+			err = printJSON(a.out, doc)
+		} else {
+			err = printPlan(a.out, doc, a.colour())
+		}
+		switch why := doc.refusal(); {
+		case err != nil:
+			return err
+		case why != "":
+			return &exitError{exitRefused, why}
+		case *detailed && doc.changed():
+			return &exitError{code: exitChanges}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// planRun is one run of the command.
+type planRun struct {
+	*app
+	base, to, server string
+	explicit         bool // the server was named
+	allow            []string
+
+	tree   *workTree
+	repo   *reconcile.WorkRepo
+	fleets map[string]*schema.Fleet // compiled, by commit
+}
+
+func (p *planRun) run(ctx context.Context, dir, folder string) (doc *planDocument, err error) {
+	p.fleets = map[string]*schema.Fleet{}
+	if p.tree, err = openWorkTree(dir, folder); err != nil {
+		return nil, err
+	}
+	if p.repo, err = reconcile.OpenWorkRepo(dir); err != nil {
+		return nil, err
+	}
+	in := &planInput{groups: map[string]planBase{}, allow: p.allow}
+	if err := p.end(ctx, in); err != nil {
+		return nil, err
+	}
+	if err := p.begin(ctx, in); err != nil {
+		return nil, err
+	}
+	return newPlan(in)
+}
+
+// end reads what the plan leads to.
+func (p *planRun) end(ctx context.Context, in *planInput) (err error) {
+	if p.to == "" {
+		in.to = planRevision{From: "working tree"}
+		in.fleet, err = p.tree.compile(ctx)
+	} else {
+		var rev reconcile.Revision
+		if rev, err = p.repo.Resolve(p.to); err != nil {
+			return err
+		}
+		in.to = planRevision{Commit: rev.Commit, From: "--to"}
+		in.fleet, err = p.tree.compileRevision(ctx, rev)
+		if err == nil && in.fleet == nil {
+			return fmt.Errorf("commit %s has no folder %s", short(rev.Commit), p.tree.path)
+		}
+	}
+	if err == nil {
+		for _, d := range in.fleet.Warnings {
+			p.note("%s", d)
+		}
+	}
+	return err
+}
+
+// begin reads what the plan leads from, and says which that is.
+func (p *planRun) begin(ctx context.Context, in *planInput) error {
+	if p.base != "" {
+		return p.offline(ctx, in, p.base, "--base")
+	}
+	st, err := p.ask(ctx)
+	if err == nil {
+		return p.running(ctx, in, st)
+	}
+	var away *unreachable
+	if p.explicit || !errors.As(err, &away) {
+		return err
+	}
+	to := p.to
+	if to == "" {
+		to = "HEAD"
+	}
+	base, err := p.repo.MergeBase(to, "origin/HEAD")
+	if err != nil {
+		p.note("%v", err)
+		return fmt.Errorf("a plan needs a base: no server answers at %s, and %s has no merge base with origin/HEAD; name a revision, such as --base HEAD", p.server, to)
+	}
+	return p.offline(ctx, in, base, "merge base of "+to+" and origin/HEAD")
+}
+
+func (p *planRun) ask(ctx context.Context) (*reconcile.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return newAdminClient(p.server).status(ctx)
+}
+
+func (p *planRun) offline(ctx context.Context, in *planInput, base, from string) error {
+	rev, err := p.repo.Resolve(base)
+	if err != nil {
+		return err
+	}
+	p.say("base: %s (%s)", short(rev.Commit), from)
+	in.base = planRevision{Commit: rev.Commit, From: from}
+	fleet, err := p.compiled(ctx, rev)
+	if err != nil {
+		return err
+	}
+	if fleet == nil {
+		p.say("commit %s has no folder %s: everything is new", short(rev.Commit), p.tree.path)
+		return nil
+	}
+	for i := range fleet.Groups {
+		in.groups[fleet.Groups[i].Name] = planBase{fleet: fleet, commit: rev.Commit}
+	}
+	return nil
+}
+
+// running takes each group's state from a server.
+func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
+	p.say("base: what the nodes of the server at %s have acknowledged", p.server)
+	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: "server"}
+	var bases []string
+	for i := range st.Groups {
+		g := &st.Groups[i]
+		b := planBase{commit: g.Base, state: g.State, nodes: planNodes{
+			Total: g.Connected + g.Expected, Acked: g.AtTarget, Disconnected: g.Expected,
+		}}
+		var err error
+		if b.fleet, err = p.held(ctx, g.Name, g.Base); err != nil {
+			return err
+		}
+		if b.under, err = p.held(ctx, g.Name, g.Target); err != nil {
+			return err
+		}
+		in.groups[g.Name] = b
+		if !slices.Contains(bases, g.Base) {
+			bases = append(bases, g.Base)
+		}
+	}
+	if len(bases) == 1 {
+		in.base.Commit = bases[0]
+	}
+	return nil
+}
+
+// held compiles a commit that the nodes of a group hold.
+func (p *planRun) held(ctx context.Context, group, commit string) (*schema.Fleet, error) {
+	if commit == "" {
+		return nil, nil
+	}
+	if f, ok := p.fleets[commit]; ok {
+		return f, nil
+	}
+	rev, err := p.repo.Resolve(commit)
+	if err != nil {
+		return nil, fmt.Errorf("group %s is at commit %s, which is not in this repository: fetch it first (git fetch), or name a revision with --base", group, short(commit))
+	}
+	return p.compiled(ctx, rev)
+}
+
+func (p *planRun) compiled(ctx context.Context, rev reconcile.Revision) (*schema.Fleet, error) {
+	f, err := p.tree.compileRevision(ctx, rev)
+	p.fleets[rev.Commit] = f
+	return f, err
+}

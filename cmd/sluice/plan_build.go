@@ -1,0 +1,303 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/sluice-xds/sluice/planner"
+	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
+)
+
+// planInput is what a plan is made from.
+type planInput struct {
+	base, to planRevision
+	fleet    *schema.Fleet // the plan's end
+	groups   map[string]planBase
+	live     bool // the nodes are known
+	allow    []string
+}
+
+// planBase is what a group's nodes hold. Fleets are nil where there was nothing.
+type planBase struct {
+	fleet  *schema.Fleet // acknowledged
+	under  *schema.Fleet // on its way: the nodes may hold some of it
+	commit string
+	state  string
+	nodes  planNodes
+}
+
+// newPlan makes the document.
+func newPlan(in *planInput) (*planDocument, error) {
+	b := planBuilder{in: in, doc: &planDocument{
+		FormatVersion: planFormat, Base: in.base, To: in.to, Groups: []planGroup{}, Paths: []planPath{},
+		Traffic: []planTraffic{}, Hazards: []planHazard{}, Proof: planProof{Closed: true, Gates: []planner.Level{}},
+	}, acts: map[planAct]bool{}}
+	for i := range in.fleet.Groups {
+		if err := b.group(&in.fleet.Groups[i]); err != nil {
+			return nil, err
+		}
+	}
+	b.gone()
+	b.order()
+	b.finish()
+	return b.doc, nil
+}
+
+type planBuilder struct {
+	in   *planInput
+	doc  *planDocument
+	keys []string // of doc.Paths, by content
+	acts map[planAct]bool
+}
+
+// planAct is what becomes of a resource in some group.
+type planAct struct {
+	schema.Key
+	action string
+}
+
+// side is one end of a group's path.
+type side struct {
+	fleet *schema.Fleet
+	snap  schema.Snapshot
+}
+
+func sideOf(f *schema.Fleet, group string) side {
+	if f == nil {
+		return side{fleet: &schema.Fleet{}}
+	}
+	s := side{fleet: f}
+	if g := f.Group(group); g != nil {
+		s.snap = g.Snapshot
+	}
+	return s
+}
+
+func (b *planBuilder) group(g *schema.Group) error {
+	base := b.in.groups[g.Name]
+	from, to := sideOf(base.fleet, g.Name), side{b.in.fleet, g.Snapshot}
+	under := sideOf(base.under, g.Name)
+	row := planGroup{Name: g.Name, Client: g.Client, Base: base.commit, State: base.state, After: g.After}
+	if base.under != nil {
+		row.Under = base.under.Commit
+	}
+	if b.in.live {
+		n := base.nodes
+		row.Nodes = &n
+	}
+	path := planner.NewPath(schema.State{Acked: from.snap, Maybe: under.snap}, &schema.Target{
+		Group: g.Name, Client: g.Client, Commit: b.in.fleet.Commit, Snapshot: g.Snapshot, Drain: g.Drain,
+	})
+	proof, hazards := planner.Prove(path, b.in.fleet.Live)
+	p := planPath{Client: g.Client, Stages: []planStage{}}
+	w := stageWriter{b: b, from: side{from.fleet, from.snap.Union(under.snap)}, to: to}
+	prev := w.from.snap
+	for i := range path.Stages {
+		st := &path.Stages[i]
+		step := planStage{
+			Stage: st.Kind, Gate: proof.Levels[i], DrainSeconds: st.Drain.Seconds(), Changes: w.stage(st.Kind, prev, st.Snapshot),
+		}
+		for _, want := range st.Wants {
+			step.WaitsFor = append(step.WaitsFor, planWait{want.Key, want.Usable})
+		}
+		p.Stages = append(p.Stages, step)
+		prev = st.Snapshot
+	}
+	p.Live = w.live()
+	if len(p.Stages)+len(p.Live) > 0 {
+		row.Path = b.path(g.Name, p)
+		b.count(w.from, to)
+	}
+	b.doc.Groups = append(b.doc.Groups, row)
+	b.prove(g, proof, hazards)
+	return b.traffic(g.Name, w.from.snap, to.snap)
+}
+
+// path adds a path, or the group to an equal one.
+func (b *planBuilder) path(group string, p planPath) *int {
+	// Strings and numbers always encode.
+	content, _ := json.Marshal(p)
+	i := slices.Index(b.keys, string(content))
+	if i < 0 {
+		i = len(b.keys)
+		b.keys = append(b.keys, string(content))
+		b.doc.Paths = append(b.doc.Paths, p)
+	}
+	b.doc.Paths[i].Groups = append(b.doc.Paths[i].Groups, group)
+	return &i
+}
+
+// count notes what becomes of each resource between the ends.
+func (b *planBuilder) count(from, to side) {
+	for old, r := range schema.DiffAll(from.snap, to.snap) {
+		switch {
+		case old == nil:
+			b.acts[planAct{r.Key, actionAdd}] = true
+		case r == nil:
+			b.acts[planAct{old.Key, actionRemove}] = true
+		default:
+			b.acts[planAct{r.Key, actionChange}] = true
+		}
+	}
+	for _, r := range liveChanges(from, to) {
+		b.acts[planAct{r.Key, actionChange}] = true
+	}
+}
+
+func (b *planBuilder) prove(g *schema.Group, proof planner.Proof, hazards []planner.Hazard) {
+	doc, where := b.doc, b.in.fleet.Provenance
+	for _, l := range proof.Levels {
+		if !slices.Contains(doc.Proof.Gates, l) {
+			doc.Proof.Gates = append(doc.Proof.Gates, l)
+		}
+	}
+	for _, o := range proof.Open {
+		doc.Proof.Closed = false
+		doc.Proof.Open = append(doc.Proof.Open, planOpening{[]string{g.Name}, o.Stage, o.From.Key, o.To.Key, where.Of(o.From.Key).Pos})
+	}
+	for _, h := range hazards {
+		b.hazard(g.Name, planHazard{Code: h.Code, Blocking: h.Blocking, Key: h.Key, Pos: where.Of(h.Key).Pos, Message: h.Message})
+	}
+	if g.Unsupported != "" {
+		b.hazard(g.Name, planHazard{Code: "unsupported", Message: g.Unsupported + " are not supported yet: the group is planned, but not rolled out"})
+	}
+}
+
+// hazard adds a hazard, or the group to an equal one.
+func (b *planBuilder) hazard(group string, h planHazard) {
+	h.Allowed = h.Blocking && slices.Contains(b.in.allow, h.Code)
+	for i := range b.doc.Hazards {
+		if o := &b.doc.Hazards[i]; o.Code == h.Code && o.Key == h.Key && o.Message == h.Message {
+			o.Groups = append(o.Groups, group)
+			return
+		}
+	}
+	h.Groups = []string{group}
+	b.doc.Hazards = append(b.doc.Hazards, h)
+}
+
+// gone lists the groups that the plan's end does not name.
+func (b *planBuilder) gone() {
+	for name, base := range b.in.groups {
+		if b.in.fleet.Group(name) != nil {
+			continue
+		}
+		row := planGroup{Name: name, Base: base.commit, State: base.state, Gone: true}
+		if base.fleet != nil {
+			if g := base.fleet.Group(name); g != nil {
+				row.Client = g.Client
+			}
+		}
+		if b.in.live {
+			n := base.nodes
+			row.Nodes = &n
+		}
+		b.doc.Groups = append(b.doc.Groups, row)
+	}
+	slices.SortFunc(b.doc.Groups, func(x, y planGroup) int { return cmp.Compare(x.Name, y.Name) })
+}
+
+// order puts the groups that change into steps, each after what it waits for.
+func (b *planBuilder) order() {
+	step := map[string]int{}
+	var depth func(name string) int
+	depth = func(name string) int {
+		if d, ok := step[name]; ok {
+			return d
+		}
+		step[name] = 0 // a cycle is an error of the compiler's
+		if g := b.in.fleet.Group(name); g != nil {
+			for _, before := range g.After {
+				step[name] = max(step[name], depth(before)+1)
+			}
+		}
+		return step[name]
+	}
+	var steps [][]string
+	waits := false
+	for _, g := range b.doc.Groups {
+		if g.Path == nil {
+			continue
+		}
+		d := depth(g.Name)
+		for len(steps) <= d {
+			steps = append(steps, nil)
+		}
+		steps[d] = append(steps[d], g.Name)
+		waits = waits || len(g.After) > 0
+	}
+	steps = slices.DeleteFunc(steps, func(s []string) bool { return len(s) == 0 })
+	if waits && len(steps) > 1 {
+		b.doc.Order = steps
+	}
+}
+
+// finish sums up.
+func (b *planBuilder) finish() {
+	doc := b.doc
+	slices.Sort(doc.Proof.Gates)
+	for act := range b.acts {
+		switch act.action {
+		case actionAdd:
+			doc.Summary.Add++
+		case actionRemove:
+			doc.Summary.Prune++
+		default:
+			doc.Summary.Change++
+		}
+	}
+	for i := range doc.Paths {
+		doc.Summary.Stages = max(doc.Summary.Stages, len(doc.Paths[i].Stages))
+	}
+	if !b.in.live {
+		return
+	}
+	doc.Nodes, doc.Summary.Nodes = &planNodes{}, new(int)
+	for _, g := range doc.Groups {
+		doc.Nodes.Total += g.Nodes.Total
+		doc.Nodes.Acked += g.Nodes.Acked
+		doc.Nodes.Disconnected += g.Nodes.Disconnected
+		if g.Path != nil {
+			*doc.Summary.Nodes += g.Nodes.Total
+		}
+	}
+}
+
+// hosts is "3 hosts, 2 zones" of endpoints.
+func hosts(r *schema.Resource) string {
+	if r == nil {
+		return ""
+	}
+	msg, err := envoy.Unpack(r)
+	cla, ok := msg.(*endpointv3.ClusterLoadAssignment)
+	if err != nil || !ok {
+		return ""
+	}
+	n, zones := 0, map[string]bool{}
+	for _, l := range cla.GetEndpoints() {
+		n += len(l.GetLbEndpoints())
+		if z := l.GetLocality().GetZone(); z != "" {
+			zones[z] = true
+		}
+	}
+	words := []string{count(n, "host")}
+	if len(zones) > 0 {
+		words = append(words, count(len(zones), "zone"))
+	}
+	return strings.Join(words, ", ")
+}
+
+// sortedWords is "a, b and c".
+func sortedWords(names []string) string {
+	names = slices.Sorted(slices.Values(names))
+	if n := len(names); n > 1 {
+		return fmt.Sprintf("%s and %s", strings.Join(names[:n-1], ", "), names[n-1])
+	}
+	return strings.Join(names, "")
+}

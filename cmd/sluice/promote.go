@@ -1,0 +1,13 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-xds/sluice/reconcile"
+)
+
+func newPromoteCommand(a *app) *cobra.Command {
+	return newIntentCommand(a, reconcile.Promote, "Let a wave go on that waits for it",
+		`Let a wave go on that waits for a promotion. Waves are not supported yet, so nothing
+waits.`)
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-xds/sluice/reconcile"
+)
+
+// statusEvery is how often --watch and --wait look.
+const statusEvery = 500 * time.Millisecond
+
+func newStatusCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the groups, and how far each is",
+		Long: `Show the groups, and how far each is on its way. --wait waits until the fleet has
+converged, or at a commit that the server may not have seen yet; it exits with 0
+when that is done, 3 when a group halted or the commit was rejected, 4 when the
+time is over.`,
+		Example: `  sluice status --watch
+  sluice status --wait --commit "$(git rev-parse HEAD)" --timeout 15m`,
+		Args: none,
+	}
+	socket := serverFlag(cmd)
+	f := cmd.Flags()
+	watch := f.Bool("watch", false, "go on, and show each change")
+	wait := f.Bool("wait", false, "wait until the fleet has converged")
+	commit := f.String("commit", "", "with --wait: at this commit, or one that descends from it")
+	output := outputFlag(cmd, dataFormats...)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case *commit != "" && !*wait:
+			return &exitError{1, "--commit says what to wait for: give --wait too"}
+		case *watch && *wait:
+			return &exitError{1, "--watch never ends and --wait does: give one of them"}
+		}
+		c := newAdminClient(*socket)
+		switch {
+		case *wait:
+			return a.waitFor(cmd.Context(), c, *commit)
+		case *watch:
+			return a.watch(cmd.Context(), c, output.value == "json")
+		}
+		ctx, cancel := a.bounded(cmd.Context())
+		defer cancel()
+		st, err := c.status(ctx)
+		if err != nil {
+			return err
+		}
+		return a.print(output, st, func(bool) string { return statusTable(st) })
+	}
+	return cmd
+}
+
+// statusTable is the status for people: a table of groups, then what is wrong.
+func statusTable(st *reconcile.Status) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, sourceLine(&st.Source))
+	if len(st.Groups) == 0 {
+		fmt.Fprintln(&b, "no groups yet: no commit has been served")
+	} else {
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "GROUP\tCOMMIT\tSTATE\tSTAGE\tNODES\tCONNECTED\tAT TARGET\tNACK")
+		for i := range st.Groups {
+			g := &st.Groups[i]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", g.Name, commitCell(g), g.State, stageCell(g),
+				g.Connected+g.Expected, g.Connected, g.AtTarget, nacks(st, g.Name))
+		}
+		t.Flush()
+	}
+	for _, line := range troubles(st) {
+		b.WriteString("\n" + line + "\n")
+	}
+	return b.String()
+}
+
+func sourceLine(s *reconcile.SourceStatus) string {
+	words := []string{s.URL}
+	if s.Branch != "" {
+		words = append(words, s.Branch)
+	}
+	if s.Commit == "" {
+		return strings.TrimSpace(strings.Join(words, " ")) + ": nothing read yet"
+	}
+	words = append(words, "at", short(s.Commit))
+	if s.Subject != "" {
+		words = append(words, fmt.Sprintf("%q", s.Subject))
+	}
+	if s.Author != "" {
+		name, _, _ := strings.Cut(s.Author, " <")
+		words = append(words, "by", name)
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+// commitCell is where the group is, and where it goes.
+func commitCell(g *reconcile.GroupStatus) string {
+	to := g.Target
+	if to == "" {
+		to = g.Next
+	}
+	switch {
+	case g.Base == "" && to == "":
+		return "-"
+	case to == "":
+		return short(g.Base)
+	case g.Base == "":
+		return "→ " + short(to)
+	}
+	return short(g.Base) + " → " + short(to)
+}
+
+// stageCell is the first stage that not every node is through.
+func stageCell(g *reconcile.GroupStatus) string {
+	for _, s := range g.Stages {
+		if s.Acked < s.Of {
+			return fmt.Sprintf("%s %d/%d", s.Stage, s.Acked, s.Of)
+		}
+	}
+	return "-"
+}
+
+func nacks(st *reconcile.Status, group string) int {
+	n := 0
+	for i := range st.Nodes {
+		if st.Nodes[i].Group == group && st.Nodes[i].Nack != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// troubles are what somebody should look at, each in a paragraph.
+func troubles(st *reconcile.Status) []string {
+	var out []string
+	for i := range st.Groups {
+		g := &st.Groups[i]
+		switch {
+		case g.Halt != nil:
+			out = append(out, haltText(g))
+		case g.Why != "" && g.State != reconcile.Converged:
+			out = append(out, fmt.Sprintf("%s  %s: %s", g.State, g.Name, g.Why))
+		}
+	}
+	for _, r := range st.Refused {
+		out = append(out, fmt.Sprintf("refused  node %s: %s", r.Node, r.Why))
+	}
+	if r := st.Rejected; r != nil {
+		out = append(out, fmt.Sprintf("rejected  commit %s; every node keeps what it has\n%s", short(r.Commit), indent(r.Why, "    ")))
+	}
+	if st.Source.Error != "" {
+		out = append(out, "source  "+st.Source.Error)
+	}
+	if st.StoreError != "" {
+		out = append(out, "store  "+st.StoreError)
+	}
+	return out
+}
+
+// haltText says which node, what it said of what, and which line that means.
+func haltText(g *reconcile.GroupStatus) string {
+	h := g.Halt
+	var b strings.Builder
+	fmt.Fprintf(&b, "halted  %s at %s: node %s", g.Name, short(h.Commit), h.Node)
+	if h.Stage != "" {
+		fmt.Fprintf(&b, ", stage %s", h.Stage)
+	}
+	if h.Nack != nil {
+		fmt.Fprintf(&b, "\n    %s (%s) refused, nonce %s:\n%s", h.Nack.Type, h.Nack.Type.Short(), clean(h.Nack.Nonce), indent(cleanLines(h.Nack.Words), "      "))
+	} else {
+		fmt.Fprintf(&b, "\n    %s", h.Cause)
+	}
+	for _, o := range h.Origins {
+		fmt.Fprintf(&b, "\n    → %s  %s %s  (%s)", o.Pos.Short(), o.Kind, o.Name, short(h.Commit))
+	}
+	if g.Paused != nil {
+		fmt.Fprintf(&b, "\n    paused by %s: a fix waits for sluice resume %s", g.Paused.By, g.Name)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\n    mend it and merge; or sluice retry %s, or sluice abort %s", g.Name, g.Name)
+	return b.String()
+}
+
+func indent(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)
+}
