@@ -1,0 +1,6 @@
+//go:build !e2e
+
+package acceptance
+
+// long asks for the whole tables.
+const long = false

@@ -1,0 +1,124 @@
+package house
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/rules.md anew")
+
+// rules are the rules of the protocol, of order and of planning that sluice
+// keeps, in a sentence each. A test that holds one is named after it:
+// TestS04StaleNonce holds S4.
+var rules = []struct{ id, meaning string }{
+	{"S1", "An answer is a NACK if it has an error, and only then; versions say nothing."},
+	{"S2", "Nonces belong to a stream: what a stream's first request of a type carries is ignored."},
+	{"S3", "The node is told once, binds the stream, and may not change."},
+	{"S4", "A stale nonce answers nothing, but its names count."},
+	{"S5", "Naming nothing asks for everything, until something was named."},
+	{"S6", "Names replace the last names; one that is new, or back, is sent even if unchanged."},
+	{"S7", "Clusters, listeners and scoped routes are sent whole, others as far as they changed."},
+	{"S8", "A missing name holds up nothing, and is sent when it appears."},
+	{"S9", "A reconnecting client is sent only what its version does not prove that it holds."},
+	{"S10", "Only news is sent; after a NACK everything it touched is news."},
+	{"S12", "What is acknowledged follows the responses and the subscription."},
+	{"S13", "An ACK proves that content is valid, not that it is in use."},
+	{"S14", "One response a type is in flight; a client that does not watch a type is not taken for one that accepts it."},
+	{"S15", "Content that a client refused is not sent to it again until it changes or the client reconnects."},
+	{"D1", "Versions that a client lists on its first request are believed, one by one."},
+	{"D2", "A request without a nonce, or with a stale one, changes the subscription and answers nothing."},
+	{"D3", "Subscribing again sends again."},
+	{"D4", "Dropping a name that the wildcard covers is answered; dropping an unknown one is nothing."},
+	{"D5", "The wildcard of naming nothing ends with the first name."},
+	{"D6", "A missing name is reported as removed, and stays subscribed."},
+	{"D7", "The first wildcard request is answered even with nothing."},
+	{"D8", "The system version is the commit."},
+	{"D9", "What a refused response held is unknown, neither old nor new."},
+	{"D10", "Removals come last."},
+	{"D11", "Endpoints follow a changed cluster unasked."},
+	{"D14", "One response a type is in flight."},
+	{"O1", "Clusters and endpoints, then listeners, then routes, then what is removed: across streams too."},
+	{"O2", "Endpoints never wait for the ACK of their cluster."},
+	{"O3", "What is asked for by name is answered, whatever came before."},
+	{"O4", "Endpoints go with a stream's first clusters."},
+	{"O5", "Endpoints go again after their cluster changed."},
+	{"O6", "A cluster goes before its endpoints."},
+	{"O7", "Routes are answered while their listener is pending."},
+	{"O10", "What nothing refers to is removed after its drain time, counted from the ACK."},
+	{"O14", "An open stage takes no newer response; live types go on."},
+	{"O15", "Only what a session asks for, or will, holds it up."},
+	{"O16", "A name is not taken away and given back."},
+	{"G1", "No names are no wildcard for a gRPC client."},
+	{"G2", "A gRPC client that reconnects is sent nothing that it holds."},
+	{"G3", "A refused response is followed by the fix alone."},
+	{"G5", "What a client still asks for is not left out of a whole response."},
+	{"P1", "A path goes make, warm, listeners, routes, unlisten, cool, prune, and no stage of it is empty."},
+	{"P2", "Nothing dangles in any snapshot of a path."},
+	{"P3", "What may have been applied counts as held where it is in use, and as absent where it is needed."},
+	{"P6", "A gRPC client is told of a cluster before a route sends to it."},
+	{"P7", "What a session does not ask for gates nothing."},
+	{"P8", "Sessions in one state share a path, and a small change costs a small plan."},
+	{"P9", "Each step of a path says what its gate proves."},
+	{"P13", "Sessions are gated one by one."},
+	{"P14", "No route gains weight on a cluster without a usable endpoint."},
+}
+
+var ruleTest = regexp.MustCompile(`(?m)^func (Test([SDOGP])([0-9]{2})[A-Za-z0-9]*)\(`)
+
+// TestRuleIndex holds docs/rules.md against the tests, both ways.
+func TestRuleIndex(t *testing.T) {
+	tests := map[string][]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, m := range ruleTest.FindAllSubmatch(src, -1) {
+			id := string(m[2]) + strings.TrimLeft(string(m[3]), "0")
+			tests[id] = append(tests[id], fmt.Sprintf("`%s.%s`", filepath.ToSlash(rel), m[1]))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	b.WriteString("# Rules and their tests\n\nWhat sluice promises on the wire and in planning, and the tests that hold it.\n" +
+		"`go test ./test/house -update` writes this page.\n\n| rule | promise | tests |\n|---|---|---|\n")
+	for _, r := range rules {
+		found := tests[r.id]
+		if len(found) == 0 {
+			t.Errorf("rule %s has no test", r.id)
+		}
+		delete(tests, r.id)
+		slices.Sort(found)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.id, r.meaning, strings.Join(found, "<br>"))
+	}
+	for id, found := range tests {
+		t.Errorf("%v hold rule %s, which is not listed", found, id)
+	}
+	page := filepath.Join(root, "docs", "rules.md")
+	if *update {
+		if err := os.WriteFile(page, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := os.ReadFile(page); err != nil || !bytes.Equal(now, b.Bytes()) {
+		t.Errorf("docs/rules.md is not what the tests say: run go test ./test/house -update (%v)", err)
+	}
+}

@@ -1,0 +1,9 @@
+// Command peer measures sluice's xDS engine beside others in one run, clients in
+// another process: go-control-plane's caches, and a server that sends the same
+// bytes without any logic (raw). It is a module of its own, so that no peer is
+// ever linked into the product.
+//
+//	go run . run -n 1000 -size a
+//
+// prints a table and, with -json FILE, the figures.
+package main
