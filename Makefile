@@ -50,7 +50,7 @@ sim: ## modelled clients walked along random paths, SIMCHECKS (10000) of each pr
 e2e: ## real clients and load, one package at a time
 	$(GO) test -p 1 -tags e2e -timeout 30m -json ./cmd/sluice ./test/... | $(SKIPS)
 
-e2e-deps: ## install the clients that `make e2e` runs: MOSN, the C core of gRPC, grpc-js
+e2e-deps: ## install what `make e2e` runs: MOSN, the C core of gRPC, grpc-js, tmux
 	test/clients/deps.sh
 
 bench: PKGS = $(call with,'^func Benchmark')
