@@ -346,7 +346,7 @@ func TestDuplicateNodeID(t *testing.T) {
 		f.settled("n", func(*schema.SessionRow) bool { return true })
 	}
 	deadline := time.After(10 * time.Second)
-	for len(f.srv.Twins("n")) < 3 {
+	for len(f.srv.Twins("n")) < 3 || log.count("duplicate node id") == 0 {
 		select {
 		case <-f.srv.Changes():
 		case <-deadline:
