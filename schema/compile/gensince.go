@@ -44,15 +44,15 @@ func goFields(dir string) map[string]bool {
 			return err
 		}
 		pkg, _ := filepath.Rel(dir, filepath.Dir(p))
-		current := ""
+		message := ""
 		for line := range bytes.Lines(data) {
 			if m := structLine.FindSubmatch(line); m != nil {
-				current = pkg + "." + string(m[1])
-				out[current] = true
-			} else if m := fieldLine.FindSubmatch(line); m != nil && current != "" {
-				out[current+"."+string(m[1])] = true
+				message = pkg + "." + string(m[1])
+				out[message] = true
+			} else if m := fieldLine.FindSubmatch(line); m != nil && message != "" {
+				out[message+"."+string(m[1])] = true
 			} else if line[0] == '}' {
-				current = ""
+				message = ""
 			}
 		}
 		return nil
