@@ -59,7 +59,7 @@ func TestWorkerAgrees(t *testing.T) {
 // names the package, and the others are evaluated.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts workers that run into their bounds")
+		t.Skip("starts workers that run into their bounds: left out with -short")
 	}
 	doubling := "_a0: \"xxxxxxxxxxxxxxxx\"\n"
 	for i := range 40 {
