@@ -69,13 +69,14 @@ type demo struct {
 	mesh   mesh
 	nodes  []dataplane.Node
 	run    *dataplane.Run
-	route  *allowed
+	route  dataplane.Answers
 	stops  []func()      // in the order of starting
 	up     chan struct{} // if there is one, closed when the server answers
 }
 
 func runDemo(ctx context.Context, out io.Writer, wrong bool) error {
-	d := &demo{out: out, began: time.Now(), wrong: wrong, route: newAllowed("v1")}
+	d := &demo{out: out, began: time.Now(), wrong: wrong}
+	d.route.Only("v1")
 	defer d.stop()
 	return d.play(ctx)
 }
@@ -149,7 +150,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.say("fleet   2 groups: frontends (%d gRPC clients), backends (%d xDS gRPC servers)", demoClients, len(d.mesh.v1)+len(d.mesh.v2))
 	load := &dataplane.Load{
-		Nodes: d.nodes, Rate: demoRate, Workers: 4, Allow: d.route.allow,
+		Nodes: d.nodes, Rate: demoRate, Workers: 4, Allow: d.route.Allow,
 		Requests: func(int) dataplane.Request { return dataplane.Request{Path: "/shop.Cart/Add"} },
 	}
 	d.run = load.Start(ctx)
@@ -244,7 +245,7 @@ func (d *demo) changes(ctx context.Context) (dataplane.Tally, error) {
 		if err != nil {
 			return dataplane.Tally{}, err
 		}
-		d.route.set(c.during...)
+		d.route.Only(c.during...)
 		d.merged = time.Now()
 		commit, err := d.repo.Merge(c.subject, files)
 		if err != nil {
@@ -255,7 +256,7 @@ func (d *demo) changes(ctx context.Context) (dataplane.Tally, error) {
 		if err := d.follow(ctx, commit); err != nil {
 			return dataplane.Tally{}, err
 		}
-		d.route.set(c.then...)
+		d.route.Only(c.then...)
 		d.run.Mark()
 		if err := d.phase(ctx); err != nil {
 			return dataplane.Tally{}, err

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-xds/sluice/examples"
@@ -108,45 +107,6 @@ func dropLine(text, prefix string) string {
 		}
 	}
 	return strings.Join(keep, "")
-}
-
-// allowed is which versions may answer, over time.
-type allowed struct {
-	mu    sync.Mutex
-	spans []span // the newest last
-}
-
-type span struct {
-	from   time.Time
-	labels []string
-}
-
-func newAllowed(labels ...string) *allowed { return &allowed{spans: []span{{time.Now(), labels}}} }
-
-func (a *allowed) set(labels ...string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.spans = append(a.spans, span{time.Now(), labels})
-}
-
-// allow reports whether some route that was in force during a request allows
-// the answer.
-func (a *allowed) allow(label string, sent, done time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := len(a.spans) - 1; i >= 0; i-- {
-		s := a.spans[i]
-		if s.from.After(done) {
-			continue
-		}
-		if slices.Contains(s.labels, label) {
-			return true
-		}
-		if !s.from.After(sent) {
-			return false
-		}
-	}
-	return false
 }
 
 // wrongOrder is a plan of how not to do it: what the target lacks is removed

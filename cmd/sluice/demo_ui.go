@@ -18,7 +18,8 @@ func (a *app) demoUI(ctx context.Context, wrong bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	said := &demoLines{}
-	d := &demo{out: said, began: time.Now(), wrong: wrong, route: newAllowed("v1"), up: make(chan struct{})}
+	d := &demo{out: said, began: time.Now(), wrong: wrong, up: make(chan struct{})}
+	d.route.Only("v1")
 	defer d.stop()
 	played := make(chan error, 1)
 	go func() { played <- d.play(ctx) }()

@@ -36,10 +36,10 @@ func loaded(t *testing.T, clients int, labels ...string) (*rig, map[string]strin
 // everywhere.
 func (r *rig) move(from, service, addr string) {
 	r.t.Helper()
-	r.route.set(from, service)
+	r.route.Only(from, service)
 	r.merge("everything to "+service, to(service, addr))
 	r.settle()
-	r.route.set(service)
+	r.route.Only(service)
 	r.run.Mark()
 	if got := r.requests(100); got.ByLabel[service] != got.Requests {
 		r.t.Errorf("after %s: answers %v", short(r.commit), got.ByLabel)
@@ -145,7 +145,7 @@ func TestSecondCommit(t *testing.T) {
 		if i%4 == 3 {
 			second = at // a revert
 		}
-		r.route.set(at, first, second)
+		r.route.Only(at, first, second)
 		one := r.merge("everything to "+first, to(first, addrs[first]))
 		when := ""
 		switch i % 3 {
@@ -160,7 +160,7 @@ func TestSecondCommit(t *testing.T) {
 		}
 		r.merge("everything to "+second, to(second, addrs[second]))
 		r.settle()
-		r.route.set(second)
+		r.route.Only(second)
 		tally := r.run.Mark()
 		after := r.requests(100)
 		t.Logf("%2d  %s → %s → %s %-20s  %4.2fs  %5d requests  %d failed", i+1, at, first, second, when, time.Since(r.merged).Seconds(),

@@ -211,7 +211,7 @@ func (r *killRig) row(c change, at int) killRow {
 	row := killRow{change: c.name, of: at}
 	before := r.commit
 	labels := []string{r.old.name, r.new.name}
-	r.route.set(labels...)
+	r.route.Only(labels...)
 	r.killer.arm(at)
 	r.run.Mark()
 	r.merge(c.name, r.config(c.split[0], c.split[1], r.old, r.new))
@@ -252,7 +252,7 @@ func (r *killRig) row(c change, at int) killRow {
 	if c.split[0] <= 0 {
 		labels = labels[1:]
 	}
-	r.route.set(labels...)
+	r.route.Only(labels...)
 	row.tally = r.run.Mark()
 	after := r.requests(killSample)
 	row.tally.Requests += after.Requests

@@ -49,10 +49,10 @@ func TestPush(t *testing.T) {
 	r.requests(pushClients)
 	var all []push
 	for i := 1; i <= pushCommits; i++ {
-		r.route.set(label(i-1), label(i))
+		r.route.Only(label(i-1), label(i))
 		r.merge("everything to svc-"+fmt.Sprintf("%02d", i), conf(i))
 		st := r.settle()
-		r.route.set(label(i))
+		r.route.Only(label(i))
 		g := groupOf(st, "frontends")
 		p := push{total: g.OpenedAt.Add(g.Spent.Push).Sub(r.merged), spent: g.Spent}
 		for _, n := range st.Nodes {

@@ -64,13 +64,13 @@ func refusal(t *testing.T, c refusedType, fix string) {
 	})
 	good := r.commit
 	files := conf("svc-01", one).files()
-	r.route.set("svc-00", "svc-01")
+	r.route.Only("svc-00", "svc-01")
 	bad := r.mergeFiles("everything to svc-01", files)
 	st := r.await("one group to halt and the other to converge", func(st *reconcile.Status) bool {
 		f := groupOf(st, "frontends")
 		return groupOf(st, "odd").State == reconcile.Halted && f.State == reconcile.Converged && f.Base == bad && f.Done == 2
 	})
-	r.route.set("svc-01")
+	r.route.Only("svc-01")
 	r.saysWhy(st, c, good, bad, fmt.Sprintf("%s:%d", file, lineOf(files, c.line)))
 	r.requests(100)
 	if n := odd.refusals(); n != 1 {
@@ -87,7 +87,7 @@ func refusal(t *testing.T, c refusedType, fix string) {
 		fixed = conf("svc-01", r.backend(label))
 		fixed.lb = "least_request"
 	}
-	r.route.set("svc-01", label)
+	r.route.Only("svc-01", label)
 	r.merge(fix, fixed)
 	r.settle()
 	r.unfailed("a refusal and its fix", r.run.Stop())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +32,7 @@ type rig struct {
 	nodes  []dataplane.Node
 	want   map[string]int // connected nodes by group
 	run    *dataplane.Run
-	route  *allowed
+	route  *dataplane.Answers
 	last   *reconcile.Status
 }
 
@@ -43,7 +42,7 @@ func newRig(t *testing.T, limit time.Duration) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	r := &rig{t: t, ctx: ctx, dir: t.TempDir(), addr: freeAddr(t), want: map[string]int{}, route: &allowed{}}
+	r := &rig{t: t, ctx: ctx, dir: t.TempDir(), addr: freeAddr(t), want: map[string]int{}, route: &dataplane.Answers{}}
 	r.dial = r.addr
 	var err error
 	if r.repo, err = reconcile.NewScratch(filepath.Join(r.dir, "config.git")); err != nil {
@@ -197,8 +196,8 @@ func (r *rig) clients(n int) {
 // ends. labels are those that may answer until the route says otherwise.
 func (r *rig) load(rate float64, labels ...string) {
 	r.t.Helper()
-	r.route.set(labels...)
-	l := &dataplane.Load{Nodes: slices.Clone(r.nodes), Rate: rate, Workers: 4, Allow: r.route.allow}
+	r.route.Only(labels...)
+	l := &dataplane.Load{Nodes: slices.Clone(r.nodes), Rate: rate, Workers: 4, Allow: r.route.Allow}
 	r.run = l.Start(context.WithoutCancel(r.ctx))
 	r.t.Cleanup(func() { r.run.Stop() })
 }
@@ -220,43 +219,6 @@ func (r *rig) unfailed(what string, tally dataplane.Tally) {
 	if tally.Failures > 0 {
 		r.t.Errorf("%s: %d of %d requests failed: %v; answers %v", what, tally.Failures, tally.Requests, tally.Errors, tally.ByLabel)
 	}
-}
-
-// allowed is which labels may answer, over time.
-type allowed struct {
-	mu    sync.Mutex
-	spans []span // the newest last
-}
-
-type span struct {
-	from   time.Time
-	labels []string
-}
-
-// set allows labels from now on.
-func (a *allowed) set(labels ...string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.spans = append(a.spans, span{time.Now(), labels})
-}
-
-// allow reports whether some route that was in force while a request was under
-// way allows the answer.
-func (a *allowed) allow(label string, sent, done time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, s := range slices.Backward(a.spans) {
-		if s.from.After(done) {
-			continue
-		}
-		if slices.Contains(s.labels, label) {
-			return true
-		}
-		if !s.from.After(sent) {
-			return false
-		}
-	}
-	return false
 }
 
 // checkStore reads the store of a server that does not run: every snapshot in it

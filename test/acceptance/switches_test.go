@@ -37,10 +37,10 @@ func switches(r *rig, n int) dataplane.Tally {
 	r.load(switchRate, name(0))
 	r.requests(200)
 	for i := 1; i <= n; i++ {
-		r.route.set(name(i-1), name(i))
+		r.route.Only(name(i-1), name(i))
 		r.merge("everything to "+name(i), to(name(i), addr[i]))
 		r.settle()
-		r.route.set(name(i))
+		r.route.Only(name(i))
 		during := r.run.Mark()
 		after := r.requests(200)
 		r.t.Logf("switch %2d  %s  %4.2fs  %5d requests  %d failed", i, short(r.commit), time.Since(r.merged).Seconds(),
