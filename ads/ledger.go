@@ -215,7 +215,7 @@ func (s *session) newRows() (row *schema.SessionRow, types []*schema.TypeRow) {
 	}
 	for t := range s.types {
 		ts, f := &s.types[t], &s.facts.Types[t]
-		now := typeMark{ts.sub, f.Acked, s.desired(schema.Type(t)), ts.served, f.InFlight, f.Ignored, f.Nack}
+		now := typeMark{ts.sub, f.Acked, s.desired(schema.Type(t)), ts.flight, ts.offered, f.InFlight, f.Ignored, f.Nack}
 		if now != s.written.types[t] {
 			s.written.types[t] = now
 			types = append(types, s.typeRow(schema.Type(t)))
@@ -242,7 +242,8 @@ type sessionMark struct {
 type typeMark struct {
 	sub               *subscription
 	acked, desired    schema.Set
-	served            schema.Version
+	flight            *body
+	offered           *schema.Set
 	inFlight, ignored bool
 	nack              *schema.Nack
 }
@@ -287,8 +288,12 @@ func (s *session) row() *schema.SessionRow {
 func (s *session) typeRow(t schema.Type) *schema.TypeRow {
 	ts, f := &s.types[t], &s.facts.Types[t]
 	r := &schema.TypeRow{
-		Session: s.id, Type: t, Held: f.Acked.Len(), Acked: f.Acked.Version(), Served: ts.served, Desired: s.desired(t).Version(),
+		Session: s.id, Type: t, Held: f.Acked.Len(), Acked: f.Acked.Version(), Desired: s.desired(t).Version(),
+		AckedSet: f.Acked, ServedSet: s.served(t),
 		InFlight: f.InFlight, Ignored: f.Ignored, SentAt: f.SentAt, AckedAt: f.AckedAt, Nack: f.Nack,
+	}
+	if r.Served = r.Acked; !r.ServedSet.Equal(r.AckedSet) {
+		r.Served = r.ServedSet.Version()
 	}
 	if ts.sub != nil {
 		r.Names, r.Wildcard = len(ts.sub.Names), ts.sub.Wildcard

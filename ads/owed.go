@@ -43,6 +43,25 @@ func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
 	return set
 }
 
+// served is what the session holds if it accepts the response in flight, or had
+// accepted the newest one.
+func (s *session) served(t schema.Type) schema.Set {
+	ts, f := &s.types[t], &s.facts.Types[t]
+	switch {
+	case ts.flight != nil:
+		return ts.sub.accept(f.Acked, ts.flight)
+	case ts.offered != nil:
+		return ts.sub.Select(*ts.offered)
+	}
+	return f.Acked
+}
+
+// decline keeps what a client would hold that did not accept a response.
+func (s *session) decline(t schema.Type, sent *body) {
+	offered := s.types[t].sub.accept(s.facts.Types[t].Acked, sent)
+	s.types[t].offered = &offered
+}
+
 // flushAll sends what is owed of every type, in the order in which types are
 // made: a cluster goes before its endpoints, and never waits for their ACK nor
 // they for its (rules O2, O6).
@@ -88,7 +107,7 @@ func (s *session) send(next content, now time.Time) {
 		s.resendEndpoints(next.set)
 	}
 	ts.nonce = ts.stream.post(b)
-	ts.flight, ts.served, ts.missing = b, b.version, nil
+	ts.flight, ts.missing = b, nil
 	f.InFlight, f.Flight, f.SentAt, f.Behind = true, next.set, now, false
 	f.Resend = without(f.Resend, next.set)
 	if !slices.Contains(s.posted, ts.stream) {

@@ -42,10 +42,12 @@ type session struct {
 type typeState struct {
 	stream *stream
 	sub    *subscription
-	named  bool           // a name was asked for: empty no longer means everything
-	nonce  uint64         // the newest sent; 0 for none
-	flight *body          // the un-ACKed response
-	served schema.Version // of the newest response
+	named  bool   // a name was asked for: empty no longer means everything
+	nonce  uint64 // the newest sent; 0 for none
+	flight *body  // the un-ACKed response
+	// offered is what the client would hold had it accepted the newest response;
+	// nil if it did.
+	offered *schema.Set
 	// missing are names that a delta client subscribed to, that do not exist,
 	// and of which it was not yet told (rule D6).
 	missing []string
@@ -187,7 +189,7 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	ts, f := &s.types[t], &s.facts.Types[t]
 	sent := ts.flight
 	ts.stream.unacked -= sent.size
-	ts.flight, f.InFlight, f.Flight = nil, false, schema.Set{}
+	ts.flight, ts.offered, f.InFlight, f.Flight = nil, nil, false, schema.Set{}
 	f.Nack, f.Ignored = nil, false
 	switch {
 	case req.refusal != nil:
@@ -197,18 +199,17 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 		// Rule S14: the newest nonce with an old version and no error comes
 		// from a client that does not watch the type.
 		f.Ignored, ts.ignored = true, sent.want.Sum()
+		s.decline(t, sent)
 		return
 	case sent.whole():
-		f.Acked = ts.sub.pick(sent.set)
 		ts.unknown = schema.Set{}
 	default:
-		f.Acked = ts.sub.advance(f.Acked, sent)
 		ts.unknown = without(ts.unknown, sent.set)
 		for _, name := range sent.gone {
 			ts.unknown = ts.unknown.Without(name)
 		}
 	}
-	f.AckedAt = now
+	f.Acked, f.AckedAt = ts.sub.accept(f.Acked, sent), now
 	s.touch(t.Live())
 	ts.refused = refusal{}
 	if ts.onRecord {
@@ -228,6 +229,7 @@ func without(s, gone schema.Set) schema.Set {
 // parts of it may have been applied (rule D9).
 func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time) {
 	ts, f := &s.types[t], &s.facts.Types[t]
+	s.decline(t, sent)
 	n := req.refusal
 	n.Type, n.Version, n.Nonce, n.At = t, sent.version, req.nonce, now
 	ts.refused = refusal{nack: n, versions: map[string]schema.Version{}}

@@ -261,4 +261,5 @@ func (s *Server) leave(sess *session, only schema.Type) {
 		r.Sessions--
 		r.SeenAt = time.Now()
 	})
+	s.parted(sess.node)
 }

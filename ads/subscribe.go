@@ -90,6 +90,14 @@ func (s *subscription) news(acked, want schema.Set) schema.Set {
 	return got
 }
 
+// accept is what a client holds that held acked and accepts a response (rule S12).
+func (s *subscription) accept(acked schema.Set, sent *body) schema.Set {
+	if sent.whole() {
+		return s.pick(sent.set)
+	}
+	return s.advance(acked, sent)
+}
+
 // advance is ((acked ∪ sent) − gone) ∩ subscribed. When that is what the client
 // was to hold, the set that all such sessions share is returned.
 func (s *subscription) advance(acked schema.Set, sent *body) schema.Set {

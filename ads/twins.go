@@ -37,8 +37,23 @@ func (s *Server) suspect(sess *session) {
 			s.log.Warn("duplicate node id", "node", sess.node.ID, "hosts", hosts,
 				"why", "two nodes with one id overwrite each other's state: give each its own --service-node")
 		}
-		s.ledger.update(sess.node, func(*schema.NodeRow) {})
+		s.ledger.update(sess.node, func(r *schema.NodeRow) { r.Twins = hosts })
 	})
+}
+
+// parted brings the mark of a duplicate node id up to date after a session's end.
+func (s *Server) parted(node schema.Node) {
+	if len(s.Twins(node.ID)) == 0 {
+		return
+	}
+	hosts := s.hosts(node.ID, time.Now())
+	if len(hosts) < 2 {
+		hosts = nil
+	}
+	s.mu.Lock()
+	s.twins[node.ID] = hosts // never deleted: it is warned of once
+	s.mu.Unlock()
+	s.ledger.update(node, func(r *schema.NodeRow) { r.Twins = hosts })
 }
 
 // hosts are where the long-lived sessions of a node come from.

@@ -9,6 +9,9 @@ type NodeRow struct {
 	Sessions int       `json:"sessions"`        // open ones
 	SeenAt   time.Time `json:"seen_at"`         // last connect or disconnect
 	Refusal  string    `json:"refusal,omitempty"`
+	// Twins are the hosts of a node id that long-lived sessions of more than one
+	// host share: two nodes are given one id. Empty for all others.
+	Twins []string `json:"twins,omitempty"`
 }
 
 // SessionRow is one session as it was a moment ago. Rows are never changed.
@@ -57,4 +60,9 @@ type TypeRow struct {
 	SentAt   time.Time `json:"sent_at,omitzero"`
 	AckedAt  time.Time `json:"acked_at,omitzero"`
 	Nack     *Nack     `json:"nack,omitempty"`
+	// AckedSet and ServedSet are what Acked and Served are versions of, within
+	// the subscription: what the client accepted, and what it holds if it also
+	// accepts the newest response, or had. They are shared and never change.
+	AckedSet  Set `json:"-"`
+	ServedSet Set `json:"-"`
 }
