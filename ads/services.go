@@ -19,7 +19,7 @@ import (
 
 // Register adds the discovery services, the aggregated one and one a type, and
 // that of load reports.
-func (s *Server) Register(g *grpc.Server) {
+func (s *Server) Register(g grpc.ServiceRegistrar) {
 	loadv3.RegisterLoadReportingServiceServer(g, &loadService{srv: s})
 	for _, d := range services {
 		methods := map[string]grpc.StreamDesc{}

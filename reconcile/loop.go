@@ -42,6 +42,12 @@ type Options struct {
 	AllowRewrite bool
 	// Plan makes paths. Default planner.NewPath.
 	Plan func(schema.State, *schema.Target) *schema.Path
+	// Compile makes a fleet of a revision. Default compile.Fleet, of Path and with
+	// a cache of the loop's own.
+	Compile func(ctx context.Context, tree fs.FS, commit string) (*schema.Fleet, error)
+	// Around, if set, is given what answers the wire, and what it returns answers
+	// in its place: a simulation plants its faults here.
+	Around func(ads.Guide) ads.Guide
 }
 
 // Loop drives the fleet to what Git desires. Make it with New, serve its Server,
@@ -50,7 +56,6 @@ type Loop struct {
 	opts   Options
 	guide  *guide
 	server *ads.Server
-	cache  *compile.Cache // of the goroutine that compiles
 
 	hints  chan struct{}
 	status atomic.Pointer[Status]
@@ -84,12 +89,21 @@ func New(opts Options) (*Loop, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loop{opts: opts, cache: compile.NewCache(""), guide: newGuide(opts.Plan), hints: make(chan struct{}, 1), groups: map[string]*group{}}
+	if opts.Around == nil {
+		opts.Around = func(g ads.Guide) ads.Guide { return g }
+	}
+	if opts.Compile == nil {
+		cache := compile.NewCache("")
+		opts.Compile = func(ctx context.Context, tree fs.FS, commit string) (*schema.Fleet, error) {
+			return compile.Fleet(ctx, tree, compile.Options{Path: opts.Path, Commit: commit, Cache: cache})
+		}
+	}
+	l := &Loop{opts: opts, guide: newGuide(opts.Plan), hints: make(chan struct{}, 1), groups: map[string]*group{}}
 	st, err := opts.Store.Load()
 	if err != nil {
 		return nil, err
 	}
-	l.server = ads.New(l.guide, opts.Log)
+	l.server = ads.New(opts.Around(l.guide), opts.Log)
 	l.events, l.asks, l.ops = newEvents(time.Now()), make(chan ask), st.Operators
 	l.live = st.Live
 	l.server.Live(st.Live)
@@ -208,7 +222,7 @@ func (l *Loop) compile(ctx context.Context, tree fs.FS, commit string) (fleet *s
 			fleet, err = nil, fmt.Errorf("the compiler panics, which is a bug of sluice: %v", r)
 		}
 	}()
-	return compile.Fleet(ctx, tree, compile.Options{Path: l.opts.Path, Commit: commit, Cache: l.cache})
+	return l.opts.Compile(ctx, tree, commit)
 }
 
 // take takes in a poll. Whatever went wrong, the fleet keeps what it has.
