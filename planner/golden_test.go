@@ -224,11 +224,7 @@ func proofWords(proof Proof, hazards []Hazard) string {
 		fmt.Fprintf(&b, "open at %s: %s -> %s\n", o.Stage, o.From.Key, o.To.Key)
 	}
 	for _, h := range hazards {
-		blocking := ""
-		if h.Blocking {
-			blocking = ", blocking"
-		}
-		fmt.Fprintf(&b, "%s%s: %s\n", h.Code, blocking, h.Message)
+		fmt.Fprintf(&b, "%s (%s): %s\n    %s\n", h.Code, h.Severity, h.Message, h.WayOut)
 	}
 	return b.String()
 }

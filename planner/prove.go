@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -40,20 +39,12 @@ type Opening struct {
 	schema.Dangle
 }
 
-// Hazard is what a plan risks. A blocking one refuses the plan unless its code
-// is allowed.
-type Hazard struct {
-	Code     string
-	Blocking bool
-	Key      schema.Key
-	Message  string
-}
-
 // Prove checks a whole path. live holds the bodies of live types.
 func Prove(p *schema.Path, live schema.Snapshot) (Proof, []Hazard) {
 	var proof Proof
-	hazards, doubts := unprovable(p)
-	hazards = append(hazards, empties(p, live)...)
+	var hs hazards
+	doubts := hs.unprovable(p)
+	hs.empties(p, live)
 	for i := range p.Stages {
 		st := &p.Stages[i]
 		l := level(st, p.Target.Client)
@@ -65,10 +56,7 @@ func Prove(p *schema.Path, live schema.Snapshot) (Proof, []Hazard) {
 			proof.Open = append(proof.Open, Opening{st.Kind, d})
 		}
 	}
-	slices.SortFunc(hazards, func(a, b Hazard) int {
-		return cmp.Or(cmp.Compare(a.Code, b.Code), compareKeys(a.Key, b.Key), cmp.Compare(a.Message, b.Message))
-	})
-	return proof, hazards
+	return proof, hs.sorted()
 }
 
 // level is what the gate behind a stage proves: a CDS ACK of Envoy, that the
@@ -85,8 +73,7 @@ func level(st *schema.Stage, c schema.Client) Level {
 
 // empties finds clusters that a route gains weight on although no request could
 // be sent to them (rule P14).
-func empties(p *schema.Path, live schema.Snapshot) []Hazard {
-	var out []Hazard
+func (hs *hazards) empties(p *schema.Path, live schema.Snapshot) {
 	seen := map[schema.Key]bool{}
 	for _, st := range p.Stages {
 		for _, w := range st.Wants {
@@ -95,14 +82,11 @@ func empties(p *schema.Path, live schema.Snapshot) []Hazard {
 			}
 			seen[w.Key] = true
 			if !usable(p.Target.Snapshot, live, w.Key, nil) {
-				out = append(out, Hazard{
-					Code: "empty-cluster", Blocking: true, Key: w.Key,
-					Message: fmt.Sprintf("a route gains weight on %s, which has no endpoint that could answer", w.Name),
-				})
+				hs.add("empty-cluster", w.Key, "add a healthy endpoint to the service first, or leave the weight where it is",
+					"a route gains weight on %s, which has no endpoint that could answer", w.Name)
 			}
 		}
 	}
-	return out
 }
 
 // usable reports whether some request could be sent to endpoints, or to a
@@ -130,8 +114,7 @@ func usable(s, live schema.Snapshot, k schema.Key, above []schema.Key) bool {
 
 // unprovable reports, for what the path adds or changes, references that no
 // reading of the message can follow, and which resources have some.
-func unprovable(p *schema.Path) ([]Hazard, map[schema.Key]bool) {
-	var out []Hazard
+func (hs *hazards) unprovable(p *schema.Path) map[schema.Key]bool {
 	seen := map[schema.Key]bool{} // true for those with doubts
 	for _, st := range p.Stages {
 		for _, w := range st.Wants {
@@ -142,7 +125,8 @@ func unprovable(p *schema.Path) ([]Hazard, map[schema.Key]bool) {
 			seen[w.Key] = false
 			doubt := func(format string, args ...any) {
 				seen[w.Key] = true
-				out = append(out, Hazard{Code: "unproven", Key: w.Key, Message: w.Key.String() + fmt.Sprintf(format, args...)})
+				hs.add("unproven", w.Key, "see to it that what it may refer to is there before it is served",
+					"%s%s", w.Key, fmt.Sprintf(format, args...))
 			}
 			msg, err := envoy.Unpack(r)
 			if err != nil {
@@ -154,5 +138,5 @@ func unprovable(p *schema.Path) ([]Hazard, map[schema.Key]bool) {
 			}
 		}
 	}
-	return out, seen
+	return seen
 }

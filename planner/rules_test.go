@@ -105,7 +105,7 @@ func TestP14EmptyCluster(t *testing.T) {
 		_, hazards := Prove(p, live)
 		var got []schema.Key
 		for _, h := range hazards {
-			if h.Code != "empty-cluster" || !h.Blocking {
+			if h.Code != "empty-cluster" || h.Severity != Blocking {
 				t.Errorf("hazard %+v", h)
 			}
 			got = append(got, h.Key)
@@ -202,5 +202,31 @@ func TestDomains(t *testing.T) {
 	}
 	if got := (&domains{}).find("x.com"); got != -1 {
 		t.Errorf("no virtual host: %d", got)
+	}
+}
+
+// What a path sends, by type: the whole of it for state of the world, what
+// changes for delta, and endpoints again after their cluster changed.
+func TestP12Cost(t *testing.T) {
+	p, live := plan(schema.Envoy, "cluster a\ncluster x\nroute r: x.com / -> a\nlistener l -> r\n",
+		"cluster a\ncluster b\ncluster x@2\nroute r: x.com / -> b\nlistener l -> r\n")
+	size := func(t schema.Type, names ...string) (n int) {
+		for _, name := range names {
+			k := schema.Key{Type: t, Name: name}
+			if r := p.Target.Snapshot.Get(k); r != nil && r.Body != nil {
+				n += len(r.Chunk())
+			} else {
+				n += len(live.Get(k).Chunk())
+			}
+		}
+		return n
+	}
+	want := []TypeCost{
+		{schema.Clusters, 1, size(schema.Clusters, "b", "x"), size(schema.Clusters, "a", "b", "x")},
+		{schema.Endpoints, 1, size(schema.Endpoints, "b", "x"), size(schema.Endpoints, "b", "x")},
+		{schema.Routes, 1, size(schema.Routes, "r"), size(schema.Routes, "r")},
+	}
+	if diff := cmp.Diff(want, CostOf(p, live).Types); diff != "" {
+		t.Error(diff)
 	}
 }

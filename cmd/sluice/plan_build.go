@@ -162,7 +162,7 @@ func (b *planBuilder) prove(g *schema.Group, proof planner.Proof, hazards []plan
 		doc.Proof.Open = append(doc.Proof.Open, planOpening{[]string{g.Name}, o.Stage, o.From.Key, o.To.Key, where.Of(o.From.Key).Pos})
 	}
 	for _, h := range hazards {
-		b.hazard(g.Name, planHazard{Code: h.Code, Blocking: h.Blocking, Key: h.Key, Pos: where.Of(h.Key).Pos, Message: h.Message})
+		b.hazard(g.Name, planHazard{Code: h.Code, Blocking: h.Severity == planner.Blocking, Key: h.Key, Pos: where.Of(h.Key).Pos, Message: h.Message})
 	}
 	if g.Unsupported != "" {
 		b.hazard(g.Name, planHazard{Code: "unsupported", Message: g.Unsupported + " are not supported yet: the group is planned, but not rolled out"})
