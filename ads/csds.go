@@ -37,7 +37,7 @@ func (c *statusService) FetchClientStatus(_ context.Context, req *statusv3.Clien
 
 // StreamClientStatus answers each request of a stream.
 func (c *statusService) StreamClientStatus(g statusv3.ClientStatusDiscoveryService_StreamClientStatusServer) error {
-	end, err := c.srv.endings.begin(g.Context())
+	end, err := c.srv.endings.begin(g.Context(), c.srv.limits.Load().Open)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 type ending struct {
 	ctx  context.Context
 	once sync.Once
+	why  atomic.Uint32 // the Reason, once it was ended from outside
 
 	// What the sweep looks at. Of other services' streams, stream is nil.
 	stream *stream
@@ -25,8 +26,9 @@ type ending struct {
 
 // end tells the client why its stream is over. The handler then finds the
 // stream cancelled, and returns.
-func (e *ending) end(why *status.Status) {
+func (e *ending) end(reason Reason, why *status.Status) {
 	e.once.Do(func() {
+		e.why.Store(uint32(reason))
 		if w, ok := grpc.ServerTransportStreamFromContext(e.ctx).(interface {
 			WriteStatus(*status.Status) error
 		}); ok {
@@ -60,14 +62,18 @@ type endings struct {
 	none chan struct{} // closed when a draining server has no stream left
 }
 
-var errGoingAway = status.Error(codes.Unavailable, "the server is going away: connect to another, or come back")
+var errGoingAway = part(Drained, codes.Unavailable, "the server is going away: connect to another, or come back")
 
-// begin registers a stream. Its handler calls finish at the end.
-func (e *endings) begin(ctx context.Context) (*ending, error) {
+// begin registers a stream, if fewer than limit are open. Its handler calls finish
+// at the end.
+func (e *endings) begin(ctx context.Context, limit int) (*ending, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed.Load() {
 		return nil, errGoingAway
+	}
+	if len(e.open) >= limit {
+		return nil, part(Crowded, codes.ResourceExhausted, "%d streams are open already, and no more may", limit)
 	}
 	if e.open == nil {
 		e.open = map[*ending]struct{}{}
@@ -110,9 +116,8 @@ func (s *Server) sweep(stop <-chan struct{}) {
 		case <-timer.C:
 		}
 		for _, st := range s.endings.stuck() {
-			s.turned.stalled.Add(1)
 			s.log.Warn("stream ended", "node", st.session.node.ID, "peer", st.session.peer, "why", "its client does not read", "for", every.String())
-			st.end(status.Newf(codes.Aborted, "the client has not read what was sent for %s", every))
+			st.end(Stalled, status.Newf(codes.Aborted, "the client has not read what was sent for %s", every))
 		}
 	}
 }
@@ -184,7 +189,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		timer.Reset(time.Until(start.Add(at)))
 		select {
 		case <-timer.C:
-			x.end(status.Convert(errGoingAway))
+			x.end(Drained, status.Convert(errGoingAway))
 		case <-ctx.Done():
 			return ctx.Err()
 		}

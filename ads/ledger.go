@@ -3,6 +3,7 @@ package ads
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type ledger struct {
 	mu      sync.Mutex
 	pending []*session
 	live    []*session // written at the pace of live types
+	nodes   int        // rows; of who holds the write transaction
 	wake    chan struct{}
 	loads   loads
 }
@@ -110,6 +112,13 @@ func (l *ledger) kick() {
 	}
 }
 
+// queue is how many sessions wait to be written.
+func (l *ledger) queue() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pending) + len(l.live)
+}
+
 // run writes what is queued: at once after a quiet time, else at the pace.
 func (l *ledger) run(stop <-chan struct{}) {
 	pace := time.NewTimer(0)
@@ -174,12 +183,33 @@ func (l *ledger) update(node schema.Node, change func(*schema.NodeRow)) {
 	row := schema.NodeRow{}
 	if old, err := txn.First(nodeTable, "id", node.ID); err == nil && old != nil {
 		row = *old.(*schema.NodeRow)
+	} else if l.nodes++; l.nodes > memoryLimit {
+		l.nodes -= forget(txn, memoryLimit/4)
 	}
 	row.Node = node
 	change(&row)
 	must(txn.Insert(nodeTable, &row))
 	txn.Commit()
 	l.announce()
+}
+
+// forget drops the rows of n nodes that are away, those first that were not seen
+// for the longest, and returns how many there were.
+func forget(txn *memdb.Txn, n int) int {
+	it, err := txn.Get(nodeTable, "id")
+	must(err)
+	var away []*schema.NodeRow
+	for row := it.Next(); row != nil; row = it.Next() {
+		if r := row.(*schema.NodeRow); r.Sessions == 0 {
+			away = append(away, r)
+		}
+	}
+	slices.SortFunc(away, func(a, b *schema.NodeRow) int { return a.SeenAt.Compare(b.SeenAt) })
+	away = away[:min(n, len(away))]
+	for _, r := range away {
+		must(txn.Delete(nodeTable, r))
+	}
+	return len(away)
 }
 
 // remove drops the rows of a session that has ended.

@@ -3,13 +3,10 @@ package ads
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"github.com/sluice-xds/sluice/schema"
 )
@@ -29,6 +26,12 @@ type Limits struct {
 	Streams, StreamBurst int
 	// PerNode is how many sessions one node id may have open: 32.
 	PerNode int
+	// Open is how many streams may be open in all, and how many nodes may poll:
+	// 100,000 each.
+	Open int
+	// First is how long a new stream may take to send its first request: 30
+	// seconds.
+	First time.Duration
 	// Stall is how long a client may leave its window full without reading, 10
 	// minutes, before its stream is closed.
 	Stall time.Duration
@@ -40,22 +43,21 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	for _, f := range []struct {
+	for _, f := range [...]struct {
 		at *int
 		is int
-	}{{&l.Names, 100_000}, {&l.Requests, 1_000}, {&l.Burst, 10_000}, {&l.Streams, 2_000}, {&l.StreamBurst, 20_000}, {&l.PerNode, 32}} {
+	}{{&l.Names, 100_000}, {&l.Requests, 1_000}, {&l.Burst, 10_000}, {&l.Streams, 2_000}, {&l.StreamBurst, 20_000}, {&l.PerNode, 32}, {&l.Open, 100_000}} {
 		if *f.at == 0 {
 			*f.at = f.is
 		}
 	}
-	if l.Stall == 0 {
-		l.Stall = 10 * time.Minute
-	}
-	if l.LoadEvery == 0 {
-		l.LoadEvery = 10 * time.Second
-	}
-	if l.Twins == 0 {
-		l.Twins = time.Minute
+	for _, f := range [...]struct {
+		at *time.Duration
+		is time.Duration
+	}{{&l.First, 30 * time.Second}, {&l.Stall, 10 * time.Minute}, {&l.LoadEvery, 10 * time.Second}, {&l.Twins, time.Minute}} {
+		if *f.at == 0 {
+			*f.at = f.is
+		}
 	}
 	return l
 }
@@ -68,23 +70,6 @@ func (s *Server) Limit(l Limits) {
 	case s.endings.limited <- struct{}{}:
 	default:
 	}
-}
-
-// Turned counts what was turned away or ended for its own or others' sake.
-type Turned struct {
-	Refused uint64 // new streams beyond the rate, or of a node with too many
-	Greedy  uint64 // streams closed for the names that they asked for
-	Delayed uint64 // requests that waited because their stream sent too many
-	Stalled uint64 // streams closed because their client did not read
-	Garbage uint64 // streams closed because a request could not be read
-}
-
-type turned struct{ refused, greedy, delayed, stalled, garbage atomic.Uint64 }
-
-// Turned is what was turned away since the start.
-func (s *Server) Turned() Turned {
-	t := &s.turned
-	return Turned{t.refused.Load(), t.greedy.Load(), t.delayed.Load(), t.stalled.Load(), t.garbage.Load()}
 }
 
 // bucket is a token bucket, kept as the time at which it will be full.
@@ -121,8 +106,7 @@ func (s *Server) welcome(now time.Time) error {
 		return nil
 	}
 	a.bucket = before
-	s.turned.refused.Add(1)
-	return status.Errorf(codes.Unavailable, "more than %d streams a second: come back later", s.limits.Load().Streams)
+	return part(Crowded, codes.Unavailable, "more than %d streams a second: come back later", s.limits.Load().Streams)
 }
 
 // pace delays the requests of a stream that sends too many. Only that stream
@@ -133,7 +117,7 @@ func (st *stream) pace(now time.Time) error {
 	if wait <= 0 {
 		return nil
 	}
-	if s.turned.delayed.Add(1); !st.paced {
+	if s.stats.Delayed.Add(1); !st.paced {
 		st.paced = true
 		s.log.Warn("requests delayed", "node", st.session.node.ID, "peer", st.session.peer, "why", "more than the limit a second", "limit", s.limits.Load().Requests)
 	}
@@ -146,22 +130,11 @@ func (s *Server) crowded(sess *session, only schema.Type, open int) error {
 	switch {
 	case open > s.limits.Load().PerNode:
 		s.leave(sess, only)
-		s.turned.refused.Add(1)
-		return status.Errorf(codes.ResourceExhausted, "node %q has %d sessions open already", sess.node.ID, s.limits.Load().PerNode)
+		return part(Crowded, codes.ResourceExhausted, "node %q has %d sessions open already", sess.node.ID, s.limits.Load().PerNode)
 	case open > 1:
 		s.suspect(sess)
 	}
 	return nil
-}
-
-// unread counts a request that could not be read. Whoever goes away is no such
-// case.
-func (s *Server) unread(g grpc.ServerStream, err error) error {
-	if c := status.Code(err); c == codes.Internal || c == codes.ResourceExhausted {
-		s.turned.garbage.Add(1)
-		s.log.Warn("stream ended", "peer", peerOf(g.Context()), "why", err.Error())
-	}
-	return err
 }
 
 func peerOf(ctx context.Context) string {
@@ -171,7 +144,12 @@ func peerOf(ctx context.Context) string {
 	return ""
 }
 
-// within reports a request that asks for too many names. The caller holds s.mu.
+// maxName is how long one name of a subscription may be, in bytes. Names of the
+// xdstp form, with their parameters, are a few hundred.
+const maxName = 4 << 10
+
+// within reports a request that asks for too many names, or for too long ones.
+// The caller holds s.mu.
 func (s *session) within(t schema.Type, req *request) error {
 	limit := s.srv.limits.Load().Names
 	n := max(len(req.names), len(req.initial))
@@ -184,10 +162,13 @@ func (s *session) within(t schema.Type, req *request) error {
 		}
 		n = max(n, len(req.names), len(req.drop))
 	}
-	if n <= limit {
-		return nil
+	if n > limit {
+		return part(Greedy, codes.ResourceExhausted, "a subscription to %d %s: the limit is %d names", n, t, limit)
 	}
-	s.srv.turned.greedy.Add(1)
-	s.srv.log.Warn("stream ended", "node", s.node.ID, "peer", s.peer, "why", "too many names", "type", t.String(), "names", n, "limit", limit)
-	return status.Errorf(codes.ResourceExhausted, "a subscription to %d %s: the limit is %d names", n, t, limit)
+	for _, name := range req.names {
+		if len(name) > maxName {
+			return part(Greedy, codes.ResourceExhausted, "a name of %d bytes among the %s: the limit is %d", len(name), t, maxName)
+		}
+	}
+	return nil
 }

@@ -55,8 +55,8 @@ func TestX05NamesOfASubscription(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n := f.srv.Turned().Greedy; n != 2 || log.count("too many names") != 2 {
-		t.Errorf("counted %d, logged %d", n, log.count("too many names"))
+	if n := f.srv.Stats().Ended[Greedy].Load(); n != 2 || log.count("the limit is 100 names") != 2 {
+		t.Errorf("counted %d, logged %d", n, log.count("the limit is 100 names"))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestX05RequestsASecond(t *testing.T) {
 	flood.ask(rds, "r")
 	flood.ask(cds)
 	flood.expect(cds, "a@1") // late, but served
-	if n := f.srv.Turned().Delayed; n < 5 || log.count("requests delayed") != 1 {
+	if n := f.srv.Stats().Delayed.Load(); n < 5 || log.count("requests delayed") != 1 {
 		t.Errorf("delayed %d, logged %d times", n, log.count("requests delayed"))
 	}
 }
@@ -143,7 +143,7 @@ func TestX05WatchdogEndsAClientThatDoesNotRead(t *testing.T) {
 	slow.expect(rds, "r@1")
 	f.deaf("deaf")
 	f.ended("deaf")
-	if n := f.srv.Turned().Stalled; n != 1 || log.count("its client does not read") != 1 {
+	if n := f.srv.Stats().Ended[Stalled].Load(); n != 1 || log.count("its client does not read") != 1 {
 		t.Errorf("counted %d, logged %d", n, log.count("its client does not read"))
 	}
 	slow.quiet()
@@ -246,7 +246,7 @@ func TestX05NewStreamsASecond(t *testing.T) {
 	c := f.dial("late")
 	c.ask(cds)
 	c.ends("Unavailable desc = more than 1 streams a second: come back later")
-	if n := f.srv.Turned().Refused; n != 1 {
+	if n := f.srv.Stats().Ended[Crowded].Load(); n != 1 {
 		t.Errorf("counted %d", n)
 	}
 }
@@ -291,7 +291,7 @@ func TestX05GarbageAndHugeRequests(t *testing.T) {
 			}
 		})
 	}
-	if n := f.srv.Turned().Garbage; n != 2 {
+	if n := f.srv.Stats().Ended[Garbage].Load(); n != 2 {
 		t.Errorf("counted %d", n)
 	}
 	good.quiet()

@@ -78,7 +78,7 @@ func (l *loadService) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadSt
 	if err := s.welcome(time.Now()); err != nil {
 		return err
 	}
-	end, err := s.endings.begin(g.Context())
+	end, err := s.endings.begin(g.Context(), s.limits.Load().Open)
 	if err != nil {
 		return err
 	}

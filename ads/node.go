@@ -19,15 +19,28 @@ const (
 	nodeMetadata = 3
 )
 
+// maxNode and maxNodeID bound what a node says of itself, in bytes. An Envoy says
+// some 30 KiB.
+const (
+	maxNode   = 1 << 20
+	maxNodeID = 1 << 10
+)
+
 // readNode keeps what groups select by. An Envoy says some 30 KiB of itself,
 // nearly all of it the same on every node: metadata are interned, and lists of
 // extensions dropped unread.
 func readNode(b []byte) (*schema.Node, error) {
+	if len(b) > maxNode {
+		return nil, fmt.Errorf("the node says %d bytes of itself: the limit is %d", len(b), maxNode)
+	}
 	node := &schema.Node{}
 	var rest []byte
 	err := eachField(b, func(num protowire.Number, v []byte, _ uint64) (err error) {
 		switch num {
 		case nodeID:
+			if len(v) > maxNodeID {
+				return fmt.Errorf("node.id has %d bytes: the limit is %d", len(v), maxNodeID)
+			}
 			node.ID = string(v)
 		case nodeCluster:
 			node.Cluster = string(v)

@@ -107,6 +107,8 @@ func (s *session) send(next content, now time.Time) {
 		s.resendEndpoints(next.set)
 	}
 	ts.nonce = ts.stream.post(b)
+	s.srv.stats.Types[next.t].Responses.Add(1)
+	s.srv.stats.Types[next.t].Bytes.Add(uint64(b.size))
 	ts.flight, ts.missing = b, nil
 	f.InFlight, f.Flight, f.SentAt, f.Behind = true, next.set, now, false
 	f.Resend = without(f.Resend, next.set)

@@ -88,6 +88,9 @@ func (h *rest) enter(ctx context.Context, t schema.Type, req *request, now time.
 		if err := h.srv.welcome(now); err != nil {
 			return nil, err
 		}
+		if limit := h.srv.limits.Load().Open; len(h.nodes) >= limit {
+			return nil, part(Crowded, codes.ResourceExhausted, "%d nodes poll already, and no more may", limit)
+		}
 		sess, err := h.srv.open(ctx, *req.node, aggregated)
 		if err != nil {
 			return nil, err
@@ -100,8 +103,8 @@ func (h *rest) enter(ctx context.Context, t schema.Type, req *request, now time.
 	before := ps.requests
 	if ps.requests.take(now, limits.Requests, limits.Burst) > 0 {
 		ps.requests = before
-		h.srv.turned.delayed.Add(1)
-		return nil, status.Errorf(codes.ResourceExhausted, "more than %d polls a second: poll more slowly", limits.Requests)
+		h.srv.stats.Delayed.Add(1)
+		return nil, part(Crowded, codes.ResourceExhausted, "more than %d polls a second: poll more slowly", limits.Requests)
 	}
 	ps.waiting++
 	return ps, nil

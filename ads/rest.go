@@ -57,9 +57,13 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resp, err := h.serve(w, r)
 	switch {
 	case err != nil:
+		if reason := reasonOf(nil, err); reason != Left {
+			h.srv.stats.Ended[reason].Add(1)
+		}
 		code := http.StatusInternalServerError
 		var bad *badPoll
 		if errors.As(err, &bad) {
+			h.srv.stats.Ended[Garbage].Add(1)
 			code = bad.status
 		} else if c, ok := pollStatus[status.Code(err)]; ok {
 			code = c

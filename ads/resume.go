@@ -1,7 +1,6 @@
 package ads
 
 import (
-	"sync"
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -183,6 +182,7 @@ func (s *session) plan() {
 	s.path = s.srv.guide.Path(s.state(), s.target)
 	s.at, s.blank = schema.Before, false
 	s.facts.StageAt = time.Now()
+	s.pace = pace{began: s.facts.StageAt}
 	s.facts.Hold = s.target.Hold
 	if len(s.path.Stages) == 0 && !s.facts.Hold {
 		// There is no stage to enter. To look at what is before it would tell a
@@ -242,37 +242,4 @@ func (s *session) trusts(t schema.Type) bool {
 	}
 	s.types[t].onRecord = s.srv.memory.refusedBefore(s.node.ID, t)
 	return !s.types[t].onRecord
-}
-
-// memory is what outlives a session: which nodes this server has spoken to, and
-// of which types their last answer was a refusal.
-type memory struct {
-	mu    sync.Mutex
-	nodes map[string]*[schema.NumTypes]bool
-}
-
-// meet reports whether a node is new to this server, and remembers it.
-func (m *memory) meet(node string) (stranger bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.nodes[node] != nil {
-		return false
-	}
-	if m.nodes == nil {
-		m.nodes = map[string]*[schema.NumTypes]bool{}
-	}
-	m.nodes[node] = new([schema.NumTypes]bool)
-	return true
-}
-
-func (m *memory) record(node string, t schema.Type, refused bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.nodes[node][t] = refused
-}
-
-func (m *memory) refusedBefore(node string, t schema.Type) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.nodes[node][t]
 }

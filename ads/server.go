@@ -45,7 +45,7 @@ type Server struct {
 
 	limits    atomic.Pointer[Limits]
 	admission admission
-	turned    turned
+	stats     Stats
 	endings   endings
 
 	stop chan struct{}
@@ -103,6 +103,15 @@ const (
 	pingMost    = 5 * time.Second
 )
 
+// A connection has dialTime to become one, and idleTime to open a stream.
+const (
+	dialTime = 20 * time.Second
+	idleTime = 5 * time.Minute
+)
+
+// maxHeader bounds the headers of a stream, in bytes.
+const maxHeader = 64 << 10
+
 // ServerOptions are what a grpc.Server needs to carry xDS: windows of a fixed
 // size, so that no pings probe for one, the codec that shares bodies, and the
 // limits of connections.
@@ -115,7 +124,9 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.WriteBufferSize(128 << 10),
 		grpc.UnknownServiceHandler(unserved),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.MaxHeaderListSize(maxHeader),
+		grpc.ConnectionTimeout(dialTime),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionIdle: idleTime}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMost, PermitWithoutStream: true}),
 	}
 }

@@ -32,6 +32,7 @@ type session struct {
 	types   [schema.NumTypes]typeState
 	posted  []*stream // with responses to deliver
 	step    schema.Step
+	pace    pace
 	timer   *time.Timer
 	twin    *time.Timer // looks whether another node has the same id
 	queued  [2]bool     // for the ledger; and for it at the pace of live types
@@ -210,6 +211,7 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 		}
 	}
 	f.Acked, f.AckedAt = ts.sub.accept(f.Acked, sent), now
+	s.srv.stats.Types[t].Acks.Observe(now.Sub(f.SentAt))
 	s.touch(t.Live())
 	ts.refused = refusal{}
 	if ts.onRecord {
@@ -243,6 +245,7 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	}
 	ts.unknown = ts.unknown.Union(news).Union(s.dropped(t, sent))
 	f.Nack = n
+	s.srv.stats.Types[t].Nacks.Add(1)
 	ts.onRecord = true
 	s.srv.memory.record(s.node.ID, t, true)
 	s.srv.log.Warn("NACK", "node", s.node.ID, "type", t.String(), "version", string(sent.version), "nonce", req.nonce, "words", n.Words)
@@ -270,6 +273,7 @@ func (s *session) advance(now time.Time) {
 		}
 		if step.Settled && s.at >= 0 {
 			s.settle()
+			s.count(now)
 		}
 		if step.Verdict == schema.Halt && s.at < s.path.Converged {
 			// Whatever comes now is too late: the group is about to be held, and

@@ -79,28 +79,46 @@ const aggregated = schema.Type(schema.NumTypes)
 
 // serve is the life of one stream: of all types, or of one.
 func (s *Server) serve(g grpc.ServerStream, of *variant, only schema.Type) error {
+	s.stats.Begun.Add(1)
+	limits := s.limits.Load()
+	end, err := s.endings.begin(g.Context(), limits.Open)
+	if err != nil {
+		s.over(nil, "", peerOf(g.Context()), err)
+		return err
+	}
+	defer s.endings.finish(end)
+	// Until the first request there is nothing but a timer to watch over it.
+	first := time.AfterFunc(limits.First, func() {
+		end.end(Silent, status.Newf(codes.DeadlineExceeded, "the stream has sent no request for %s", limits.First))
+	})
+	defer first.Stop()
 	req := request{of: of}
 	defer req.free()
-	if err := g.RecvMsg(&req); err != nil {
-		return s.unread(g, err)
+	node := ""
+	if err = g.RecvMsg(&req); err == nil && first.Stop() {
+		if req.node != nil {
+			node = req.node.ID
+		}
+		err = s.converse(g, &req, only, end)
 	}
+	s.over(end, node, peerOf(g.Context()), err)
+	return err
+}
+
+// converse answers a stream whose first request was read.
+func (s *Server) converse(g grpc.ServerStream, req *request, only schema.Type, end *ending) error {
 	if req.node == nil || req.node.ID == "" {
-		return status.Error(codes.InvalidArgument, "the first request of a stream must carry node.id")
+		return part(Mistaken, codes.InvalidArgument, "the first request of a stream must carry node.id")
 	}
 	if err := s.welcome(time.Now()); err != nil {
 		return err
 	}
-	end, err := s.endings.begin(g.Context())
-	if err != nil {
-		return err
-	}
-	defer s.endings.finish(end)
 	sess, err := s.open(g.Context(), *req.node, only)
 	if err != nil {
 		return err
 	}
 	defer s.leave(sess, only)
-	st := &stream{grpc: g, of: of, ending: end, session: sess}
+	st := &stream{grpc: g, of: req.of, ending: end, session: sess}
 	s.endings.watch(st)
 	for {
 		now := time.Now()
@@ -108,20 +126,21 @@ func (s *Server) serve(g grpc.ServerStream, of *variant, only schema.Type) error
 			return err
 		}
 		if req.node != nil && req.node.ID != sess.node.ID {
-			return status.Errorf(codes.InvalidArgument, "node.id changed from %q to %q in mid-stream", sess.node.ID, req.node.ID)
+			return part(Mistaken, codes.InvalidArgument, "node.id changed from %q to %q in mid-stream", sess.node.ID, req.node.ID)
 		}
 		t, ok := schema.TypeOf(req.typeURL)
 		switch {
 		case only != aggregated && req.typeURL == "":
 			t, ok = only, true
 		case only != aggregated && t != only:
-			return status.Errorf(codes.InvalidArgument, "this stream carries %s, and not %s", only.URL(), req.typeURL)
+			return part(Mistaken, codes.InvalidArgument, "this stream carries %s, and not %s", only.URL(), req.typeURL)
 		}
 		if ok {
+			s.stats.Types[t].Requests.Add(1)
 			sess.mu.Lock()
-			err := sess.within(t, &req)
+			err := sess.within(t, req)
 			if err == nil {
-				sess.request(st, t, &req, now)
+				sess.request(st, t, req, now)
 			}
 			sess.release(st)
 			if err != nil {
@@ -131,8 +150,8 @@ func (s *Server) serve(g grpc.ServerStream, of *variant, only schema.Type) error
 			return err
 		}
 		req.free()
-		if err := g.RecvMsg(&req); err != nil {
-			return s.unread(g, err)
+		if err := g.RecvMsg(req); err != nil {
+			return err
 		}
 	}
 }
@@ -142,7 +161,7 @@ func (s *Server) serve(g grpc.ServerStream, of *variant, only schema.Type) error
 // one can be told what to change.
 func (s *Server) strange(sess *session, url string) error {
 	if isV2(url) {
-		return status.Errorf(codes.InvalidArgument, "%s is of the v2 API, which is not served: set resource_api_version and transport_api_version to V3", url)
+		return part(Mistaken, codes.InvalidArgument, "%s is of the v2 API, which is not served: set resource_api_version and transport_api_version to V3", url)
 	}
 	s.log.Warn("unknown resource type", "node", sess.node.ID, "type", url)
 	return nil
@@ -160,7 +179,7 @@ func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (
 	round := s.rounds.Load()
 	target, err := s.guide.Admit(node, nil)
 	if errors.Is(err, ErrNotReady) {
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, part(Unready, codes.Unavailable, "%s", err.Error())
 	}
 	now := time.Now()
 	if err != nil {
@@ -170,7 +189,7 @@ func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (
 			}
 			r.Group, r.Refusal, r.SeenAt = "", err.Error(), now
 		})
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+		return nil, part(Unplaced, codes.FailedPrecondition, "%s", err.Error())
 	}
 	sess := &session{
 		srv: s, id: schema.SessionID(s.ids.Add(1)), node: node, connected: now, target: target,
@@ -182,6 +201,7 @@ func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (
 		// Another stream of the node may have made the session meanwhile.
 		if other := s.joined(node, only, sess.peer); other != nil {
 			s.mu.Unlock()
+			s.memory.leave(node.ID)
 			return other, nil
 		}
 	}
@@ -256,6 +276,7 @@ func (s *Server) leave(sess *session, only schema.Type) {
 		delete(s.apart, sess.node.ID)
 	}
 	s.mu.Unlock()
+	s.memory.leave(sess.node.ID)
 	s.ledger.remove(sess.id)
 	s.ledger.update(sess.node, func(r *schema.NodeRow) {
 		r.Sessions--

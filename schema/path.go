@@ -17,6 +17,7 @@ const (
 	Unlisten
 	Cool
 	Prune
+	NumStages = iota
 )
 
 var stageNames = [...]string{"make", "warm", "listeners", "routes", "unlisten", "cool", "prune"}

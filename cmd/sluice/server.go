@@ -131,7 +131,11 @@ func (s *server) serve(ctx context.Context) error {
 	g := grpc.NewServer(append(ads.ServerOptions(), grpc.WaitForHandlers(true))...)
 	s.loop.Server().Register(g)
 	admin := &http.Server{Handler: adminHandler(s.loop, s.cfg), ReadHeaderTimeout: 10 * time.Second, ConnContext: withPeer}
-	rest := &http.Server{Handler: s.loop.Server().RESTHandler(0), ReadHeaderTimeout: 10 * time.Second}
+	// A node that sends or reads its poll too slowly loses its connection.
+	rest := &http.Server{
+		Handler: s.loop.Server().RESTHandler(0), ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
 	csds := grpc.NewServer()
 	s.loop.Server().RegisterStatus(csds)
 	loopCtx, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
