@@ -12,8 +12,20 @@ import (
 // both sides.
 func TestUnified(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := func(label string) []string {
-			return rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 60).Draw(t, label)
+		// Few changes in much text make several hunks.
+		left := make([]string, rapid.IntRange(0, 80).Draw(t, "lines"))
+		var right []string
+		for i := range left {
+			left[i] = fmt.Sprint(i)
+			switch rapid.IntRange(0, 30).Draw(t, "change") {
+			case 1:
+				right = append(right, "new", left[i])
+			case 2:
+				right = append(right, "new")
+			case 3:
+			default:
+				right = append(right, left[i])
+			}
 		}
 		join := func(lines []string) string {
 			var b strings.Builder
@@ -22,7 +34,7 @@ func TestUnified(t *testing.T) {
 			}
 			return b.String()
 		}
-		sides := map[byte][]string{'-': text("left"), '+': text("right")}
+		sides := map[byte][]string{'-': left, '+': right}
 		diff, err := unified("l", "r", join(sides['-']), join(sides['+']))
 		if err != nil {
 			t.Fatal(err)
