@@ -173,7 +173,10 @@ type RouteTest struct {
 	Name    string
 	Pos     Pos
 	Request Request
-	Expect  Expect
+	// Listener is the only one that is asked, by its author's name; empty for
+	// all that answer for the host.
+	Listener string
+	Expect   Expect
 }
 
 // Request is an HTTP request as a route matcher sees it.
@@ -185,10 +188,16 @@ type Request struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// Expect is the answer that a test asks for: one of its fields is set.
+// Expect is the answer that a test asks for: one of Service, Split, Redirect and
+// Status, or a redirect with its status. The rest is what a service sees of the
+// request; what is empty is not asked for.
 type Expect struct {
 	Service  string            `json:"service,omitempty"`
 	Split    map[string]uint32 `json:"split,omitempty"`
 	Redirect string            `json:"redirect,omitempty"`
 	Status   uint32            `json:"status,omitempty"`
+	Path     string            `json:"path,omitempty"` // with the query
+	Host     string            `json:"host,omitempty"`
+	Headers  map[string]string `json:"headers,omitempty"`
+	Timeout  *time.Duration    `json:"timeout,omitempty"` // of the whole request; 0 is none
 }

@@ -389,7 +389,7 @@ func BenchmarkFleet(b *testing.B) {
 				var ms runtime.MemStats
 				runtime.ReadMemStats(&ms)
 				peak = max(peak, ms.HeapSys-ms.HeapReleased)
-				if got := len(compile.RunTests(f)); got != n {
+				if got := len(compile.RunTests(f).Results); got != n {
 					b.Fatalf("%d tests", got)
 				}
 			}

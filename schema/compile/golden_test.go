@@ -137,7 +137,7 @@ func outcome(t *testing.T, f *schema.Fleet, err error) string {
 	for r := range f.Live.All() {
 		dump(t, &b, r, f.Provenance)
 	}
-	for i, r := range compile.RunTests(f) {
+	for i, r := range compile.RunTests(f).Results {
 		if i == 0 {
 			b.WriteString("\ntests\n")
 		}

@@ -34,7 +34,7 @@ func (m *model) lint() {
 		}
 	}
 	for name, t := range sorted(m.tests) {
-		m.oneOf(t.Expect.At, quoted("test", name)+".expect", "service", "split", "redirect", "status")
+		m.lintTest(name, t)
 	}
 	for t := range m.resources {
 		for name, r := range sorted(m.resources[t]) {
@@ -45,6 +45,23 @@ func (m *model) lint() {
 			if schema.Type(t) == schema.Listeners && len(r.Groups) == 0 {
 				m.error(r.At.pos, "missing-field", `add groups: ["…"] beside the listener's own fields`, "listener %q names no groups: nobody would get it", name)
 			}
+		}
+	}
+}
+
+func (m *model) lintTest(name string, t *test) {
+	what, answers := quoted("test", name)+".expect", []string{"service", "split", "redirect", "status"}
+	if t.Expect.Redirect != "" {
+		answers = answers[:3] // which may say its status
+	}
+	m.oneOf(t.Expect.At, what, answers...)
+	if t.Expect.Service != "" || t.Expect.Split != nil {
+		return
+	}
+	for _, field := range []string{"path", "host", "headers", "timeout"} {
+		if t.Expect.At.get(field) != nil {
+			m.error(t.Expect.At.at(field), "one-of", "no service sees a request that is answered at once",
+				"%s: %s is for service or split", what, field)
 		}
 	}
 }

@@ -67,18 +67,6 @@ func (m *model) lower(sound bool) *schema.Fleet {
 	return lo.fleet
 }
 
-func (t *test) lower(name string) schema.RouteTest {
-	return schema.RouteTest{
-		Name: name, Pos: t.At.pos,
-		Request: schema.Request{
-			Scheme: t.Request.Scheme, Method: t.Request.Method, Host: t.Request.Host, Path: t.Request.Path, Headers: t.Request.Headers,
-		},
-		Expect: schema.Expect{
-			Service: t.Expect.Service, Split: t.Expect.Split, Redirect: t.Expect.Redirect, Status: t.Expect.Status,
-		},
-	}
-}
-
 // resource encodes a message that this package made. It obeys Envoy's rules by
 // construction where the schema and the checks do; where they do not, the rule
 // that it breaks is said at the entry's line.

@@ -108,11 +108,14 @@ func (lo *lowering) table(name string, l *listener, whole schema.Origin) {
 	lo.share(lo.patched(key, t, name, l.At.pos), origins...)
 }
 
+// redirectName is that of the route, and of the host, that redirectRest makes.
+const redirectName = "https_redirect"
+
 // redirectRest sends what no rule answers to https.
 func redirectRest(t *routev3.RouteConfiguration) {
 	rest := func() *routev3.Route {
 		return &routev3.Route{
-			Name:  "https_redirect",
+			Name:  redirectName,
 			Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 			Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{
 				SchemeRewriteSpecifier: &routev3.RedirectAction_HttpsRedirect{HttpsRedirect: true},
@@ -126,7 +129,7 @@ func redirectRest(t *routev3.RouteConfiguration) {
 	}
 	if !all {
 		t.VirtualHosts = append(t.VirtualHosts, &routev3.VirtualHost{
-			Name: "https_redirect", Domains: []string{"*"}, Routes: []*routev3.Route{rest()},
+			Name: redirectName, Domains: []string{"*"}, Routes: []*routev3.Route{rest()},
 		})
 	}
 }

@@ -313,6 +313,10 @@ func (m *model) resolveTests() {
 				m.error(pos, "dangling", meant(s, known, ""), "test %q expects service %q, which does not exist", name, s)
 			}
 		}
+		if l := t.Request.Listener; l != "" && m.listeners[l] == nil && m.resources[schema.Listeners][l] == nil {
+			known := append(sortedKeys(m.listeners), sortedKeys(m.resources[schema.Listeners])...)
+			m.error(t.Request.At.at("listener"), "dangling", meant(l, known, ""), "test %q asks listener %q, which does not exist", name, l)
+		}
 		if t.Expect.Service != "" {
 			check(t.Expect.At.at("service"), t.Expect.Service)
 		}

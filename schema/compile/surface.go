@@ -92,6 +92,9 @@ type request struct {
 	Method  string            `cue:"method"`
 	Scheme  string            `cue:"scheme"`
 	Headers map[string]string `cue:"headers"`
+	Query   map[string]string `cue:"query"`
+
+	Listener string `cue:"listener"`
 }
 
 type expect struct {
@@ -100,6 +103,10 @@ type expect struct {
 	Split    map[string]uint32 `cue:"split"`
 	Redirect string            `cue:"redirect"`
 	Status   uint32            `cue:"status"`
+	Path     string            `cue:"path"`
+	Host     string            `cue:"host"`
+	Headers  map[string]string `cue:"headers"`
+	Timeout  time.Duration     `cue:"timeout"`
 }
 
 type settings struct {

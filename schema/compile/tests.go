@@ -11,6 +11,15 @@ import (
 	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
+// TestReport is the outcome of a fleet's route tests.
+type TestReport struct {
+	// Results are in the order of the tests, then of the groups.
+	Results []TestResult
+	// Rules are all rules of the groups' route tables, in the order in which
+	// they stand in the configuration.
+	Rules []RuleCoverage
+}
+
 // TestResult is the outcome of one route test on one route table. A test runs
 // on each table that answers for its host; if none does, it has one result
 // without a group.
@@ -24,37 +33,70 @@ type TestResult struct {
 	Actual   string
 }
 
-// RunTests runs the fleet's route tests on the tables of its groups. Results are
-// in the order of the tests, then of the groups.
-func RunTests(f *schema.Fleet) []TestResult {
-	tables := tablesOf(f)
-	var out []TestResult
-	for _, t := range f.Tests {
-		n := len(out)
-		for i := range tables {
-			if r, ok := tables[i].run(t); ok {
-				out = append(out, r)
-			}
+// RuleCoverage says how many tests a rule decided.
+type RuleCoverage struct {
+	Pos   schema.Pos // where the rule stands, or the table if that is not known
+	Route string     // virtual host and route: "shop /cart*"
+	Tests int
+}
+
+// Covered is the number of rules that some test reached.
+func (r *TestReport) Covered() int {
+	n := 0
+	for _, u := range r.Rules {
+		if u.Tests > 0 {
+			n++
 		}
-		if len(out) == n {
-			out = append(out, TestResult{
-				Test: t, Expected: expected(t.Expect), OK: t.Expect.Status == 404,
-				Actual: fmt.Sprintf("status 404: no listener answers for host %q", t.Request.Host),
+	}
+	return n
+}
+
+// RunTests runs the fleet's route tests on the tables of its groups.
+func RunTests(f *schema.Fleet) *TestReport {
+	tables := tablesOf(f)
+	c := newCoverage(f, tables)
+	out := &TestReport{}
+	for _, t := range f.Tests {
+		n := len(out.Results)
+		for i := range tables {
+			d, ok := tables[i].decide(t)
+			if !ok {
+				continue
+			}
+			c.hit(t.Name, &tables[i], d)
+			out.Results = append(out.Results, tables[i].result(t, d))
+		}
+		if len(out.Results) == n {
+			out.Results = append(out.Results, TestResult{
+				Test: t, Expected: asked(t.Expect).String(), OK: asked(t.Expect).String() == "status 404",
+				Actual: fmt.Sprintf("status 404: %s for host %q", nobody(t.Listener), t.Request.Host),
 			})
 		}
 	}
+	out.Rules = c.sorted()
 	return out
 }
 
+func nobody(listener string) string {
+	if listener == "" {
+		return "no listener answers"
+	}
+	return fmt.Sprintf("listener %q does not answer", listener)
+}
+
+// routeTable is one that a listener of a group names.
 type routeTable struct {
 	group, name string
+	listener    string // its author's name
 	target      string // what a gRPC client dials to get here; empty for a port
+	key         schema.Key
+	message     *routev3.RouteConfiguration
 	table       *envoy.Table
 }
 
 // tablesOf lists the route tables that the groups' listeners name.
 func tablesOf(f *schema.Fleet) []routeTable {
-	compiled := map[*schema.Resource]*envoy.Table{}
+	compiled := map[*schema.Resource]routeTable{}
 	var out []routeTable
 	for i := range f.Groups {
 		g := &f.Groups[i]
@@ -70,112 +112,48 @@ func tablesOf(f *schema.Fleet) []routeTable {
 				if ref.Type != schema.Routes || r == nil {
 					continue
 				}
-				if compiled[r] == nil {
+				t, ok := compiled[r]
+				if !ok {
 					msg, err := envoy.Unpack(r)
-					rc, ok := msg.(*routev3.RouteConfiguration)
-					if err != nil || !ok {
+					rc, is := msg.(*routev3.RouteConfiguration)
+					if err != nil || !is {
 						continue // made by this package, so it does not happen
 					}
-					compiled[r] = envoy.NewTable(rc)
+					t = routeTable{name: r.Name, key: r.Key, message: rc, table: envoy.NewTable(rc)}
+					compiled[r] = t
 				}
-				out = append(out, routeTable{g.Name, r.Name, target, compiled[r]})
+				t.group, t.target, t.listener = g.Name, target, f.Provenance.Of(l.Key).Name
+				out = append(out, t)
 			}
 		}
 	}
 	return out
 }
 
-// run runs a test, if the table has a host for it. A gRPC client gets to a table
-// by its target alone.
-func (t *routeTable) run(test schema.RouteTest) (TestResult, bool) {
-	if t.target != "" && !strings.EqualFold(t.target, test.Request.Host) {
-		return TestResult{}, false
-	}
-	d := t.table.Match(test.Request)
-	if d.VirtualHost == "" {
-		return TestResult{}, false
-	}
-	r := TestResult{Test: test, Group: t.group, Table: t.name, Expected: expected(test.Expect)}
-	r.Actual, r.OK = actual(d), met(test.Expect, d)
-	r.Route = d.VirtualHost
-	if d.Route != "" {
-		r.Route += " " + d.Route
-	}
-	return r, true
-}
-
-func expected(e schema.Expect) string {
+// decide asks the table, if the test is for its listener and it has a host for
+// the request. A gRPC client gets to
+// a table by its target alone.
+func (t *routeTable) decide(test schema.RouteTest) (envoy.Decision, bool) {
+	var d envoy.Decision
 	switch {
-	case e.Service != "":
-		return quoted("service", e.Service)
-	case e.Split != nil:
-		return "split " + splitWords(e.Split)
-	case e.Redirect != "":
-		return "redirect to " + e.Redirect
+	case test.Listener != "" && test.Listener != t.listener:
+	case t.target == "":
+		d = t.table.Match(test.Request)
+	case strings.EqualFold(t.target, test.Request.Host):
+		d = t.table.MatchGRPC(test.Request)
 	}
-	return fmt.Sprintf("status %d", e.Status)
+	return d, d.VirtualHost != ""
 }
 
-func actual(d envoy.Decision) string {
-	switch d.Kind {
-	case envoy.Forward:
-		if d.Split != nil {
-			return "split " + splitWords(d.Split)
-		}
-		return quoted("service", d.Cluster)
-	case envoy.Redirect:
-		return fmt.Sprintf("redirect to %s (status %d)", d.Redirect, d.Status)
-	case envoy.Local:
-		return "the server itself"
-	case envoy.None:
-		return fmt.Sprintf("status %d: no route matches", d.Status)
-	}
-	return fmt.Sprintf("status %d", d.Status)
+func (t *routeTable) result(test schema.RouteTest, d envoy.Decision) TestResult {
+	r := TestResult{Test: test, Group: t.group, Table: t.name, Route: routeWords(d.VirtualHost, d.Route)}
+	r.Expected, r.Actual, r.OK = asked(test.Expect).String(), given(test, d).String(), met(test, d)
+	return r
 }
 
-func splitWords(split map[string]uint32) string {
-	var parts []string
-	for name, w := range sorted(split) {
-		parts = append(parts, fmt.Sprintf("%s: %d", name, w))
+func routeWords(host, route string) string {
+	if route == "" {
+		return host
 	}
-	return strings.Join(parts, ", ")
-}
-
-// met reports whether a decision is the one expected. Weights are relative, and
-// a service of weight 0 gets nothing.
-func met(e schema.Expect, d envoy.Decision) bool {
-	switch {
-	case e.Service != "":
-		return d.Kind == envoy.Forward && d.Cluster == e.Service
-	case e.Split != nil:
-		got := d.Split
-		if got == nil && d.Kind == envoy.Forward {
-			got = map[string]uint32{d.Cluster: 1}
-		}
-		return sameShares(e.Split, got)
-	case e.Redirect != "":
-		return d.Kind == envoy.Redirect && d.Redirect == e.Redirect
-	}
-	return d.Kind != envoy.Forward && d.Kind != envoy.Local && d.Status == e.Status
-}
-
-func sameShares(a, b map[string]uint32) bool {
-	var sumA, sumB uint64
-	for _, w := range a {
-		sumA += uint64(w)
-	}
-	for _, w := range b {
-		sumB += uint64(w)
-	}
-	for name := range a {
-		if uint64(a[name])*sumB != uint64(b[name])*sumA {
-			return false
-		}
-	}
-	for name := range b {
-		if b[name] > 0 && a[name] == 0 {
-			return false
-		}
-	}
-	return sumA > 0 && sumB > 0
+	return host + " " + route
 }

@@ -11,6 +11,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sluice-xds/sluice/schema"
 )
@@ -169,8 +170,15 @@ func (t *Table) host(v *view) *virtualHost {
 }
 
 // Match decides where the table sends a request.
-func (t *Table) Match(req schema.Request) Decision {
-	v := newView(req)
+func (t *Table) Match(req schema.Request) Decision { return t.match(newView(req)) }
+
+// MatchGRPC decides where a gRPC client sends a call that it matches itself. It
+// is a POST of application/grpc, matched by its method and its own metadata
+// alone; a client of gRPC rewrites nothing, changes no header and knows a timeout
+// only as the longest life of a stream (gRFC A28, A31).
+func (t *Table) MatchGRPC(req schema.Request) Decision { return t.match(newCall(req)) }
+
+func (t *Table) match(v *view) Decision {
 	d := Decision{Index: -1, Kind: None, Status: 404, Path: v.path, Host: v.host}
 	h := t.host(v)
 	if h == nil {
@@ -258,6 +266,10 @@ func (r *route) decide(t *Table, h *virtualHost, v *view, d *Decision) []string 
 	case *routev3.Route_Route:
 		d.Kind = Forward
 		doubts := choose(a.Route, v, d)
+		if v.call {
+			d.Timeout, _ = streamLimit(a.Route)
+			return doubts
+		}
 		mutate(t.src, h.src, r.src, v, d)
 		doubts = append(doubts, r.action.rewrite(&r.path, v, d)...)
 		d.Timeout = timeout(a.Route, v)
@@ -313,18 +325,24 @@ const defaultTimeout = 15 * time.Second // of RouteAction.timeout
 // timeout is the limit of the whole request. For gRPC the stream's limit counts
 // instead, if there is one: the client's own deadline is under it.
 func timeout(a *routev3.RouteAction, v *view) time.Duration {
-	if m := a.GetMaxStreamDuration(); m != nil && v.grpc() {
-		if m.GetGrpcTimeoutHeaderMax() != nil {
-			return m.GetGrpcTimeoutHeaderMax().AsDuration()
-		}
-		if m.GetMaxStreamDuration() != nil {
-			return m.GetMaxStreamDuration().AsDuration()
-		}
+	if d, ok := streamLimit(a); ok && v.grpc() {
+		return d
 	}
 	if a.GetTimeout() != nil {
 		return a.GetTimeout().AsDuration()
 	}
 	return defaultTimeout
+}
+
+// streamLimit is the longest life of a gRPC stream, if one is given; 0 is none.
+func streamLimit(a *routev3.RouteAction) (time.Duration, bool) {
+	m := a.GetMaxStreamDuration()
+	for _, d := range []*durationpb.Duration{m.GetGrpcTimeoutHeaderMax(), m.GetMaxStreamDuration()} {
+		if d != nil {
+			return d.AsDuration(), true
+		}
+	}
+	return 0, false
 }
 
 // mutate applies the header changes of a route's only weighted cluster, the

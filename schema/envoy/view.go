@@ -13,6 +13,7 @@ type view struct {
 	bare                 string // without
 	headers              map[string]string
 	connect              bool
+	call                 bool // of a gRPC client, which matches for itself
 }
 
 // newView fills in what a test may leave out: GET, http and /.
@@ -41,9 +42,31 @@ func newView(r schema.Request) *view {
 	return v
 }
 
+// newCall is a request as a gRPC client matches it: by the method and by the
+// metadata of the caller, in which pseudo headers and binary values do not count.
+func newCall(r schema.Request) *view {
+	r.Method = "POST"
+	v := newView(r)
+	v.call = true
+	if _, given := r.Headers["x-forwarded-proto"]; !given {
+		delete(v.headers, "x-forwarded-proto")
+	}
+	for k := range v.headers {
+		if strings.HasSuffix(k, "-bin") {
+			delete(v.headers, k)
+		}
+	}
+	v.headers["content-type"] = "application/grpc"
+	return v
+}
+
 // get reads a header by its lower-case name, pseudo headers included. Host is
 // another name of :authority.
 func (v *view) get(name string) (string, bool) {
+	if v.call {
+		s, ok := v.headers[name]
+		return s, ok
+	}
 	switch name {
 	case ":method":
 		return v.method, true
