@@ -38,6 +38,9 @@ const bodiesLimit = 64 << 20
 // get finds or makes a body. One that a second stream asks for is put in one
 // piece: sending a thousand pieces costs more than copying them once.
 func (c *bodies) get(what content) *body {
+	if what.hosts != nil {
+		return newBody(what)
+	}
 	key := bodyKey{what.of, what.t, what.want.Sum(), what.set.Sum(), what.set.Len(), what.label, strings.Join(what.gone, "\x00")}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -84,6 +84,7 @@ type holding struct {
 
 type heldType struct {
 	schema.TypeFacts
+	sub     *subscription
 	unknown schema.Set
 	refused refusal
 }
@@ -95,7 +96,7 @@ func (s *session) holding() *holding {
 	defer s.mu.Unlock()
 	h.target = s.target
 	for t := range s.types {
-		h.types[t] = heldType{s.facts.Types[t], s.types[t].unknown, s.types[t].refused}
+		h.types[t] = heldType{s.facts.Types[t], s.types[t].sub, s.types[t].unknown, s.types[t].refused}
 	}
 	return h
 }
@@ -104,14 +105,14 @@ func (h *holding) config(contents bool) *statusv3.ClientConfig {
 	c := &statusv3.ClientConfig{Node: nodeMessage(&h.node)}
 	for _, t := range schema.AllTypes() {
 		ht := &h.types[t]
-		if ht.Sub == nil {
+		if ht.sub == nil {
 			continue
 		}
 		want := h.target.Snapshot.Of(t)
 		if t.Live() {
 			want = h.live.Of(t)
 		}
-		want = ht.Sub.Select(want)
+		want = ht.sub.Select(want)
 		for r := range want.Union(ht.Acked).All() {
 			c.GenericXdsConfigs = append(c.GenericXdsConfigs, ht.resource(t, r.Name, want.Get(r.Name), contents && t != schema.Secrets))
 		}

@@ -84,7 +84,10 @@ func (s *session) flush(t schema.Type, now time.Time) {
 	if next.of == delta {
 		next.label, next.gone = s.target.Commit, s.gone(t, want)
 	}
-	f.Behind = next.set.Len() > 0 || len(next.gone) > 0 || s.owesMore(t, want)
+	if t == schema.VirtualHosts {
+		next.hosts = s.onDemand(want, next.set)
+	}
+	f.Behind = !next.empty() || s.owesMore(t, want)
 	if f.Behind && f.Ignored && ts.ignored == want.Sum() {
 		f.Behind = false
 	}
@@ -105,6 +108,9 @@ func (s *session) send(next content, now time.Time) {
 	b := s.srv.bodies.get(next)
 	if next.t == schema.Clusters {
 		s.resendEndpoints(next.set)
+	}
+	if next.t == schema.Routes && ts.stream == s.types[schema.VirtualHosts].stream {
+		s.resendHosts(next.set)
 	}
 	ts.nonce = ts.stream.post(b)
 	s.srv.stats.Types[next.t].Responses.Add(1)
@@ -143,14 +149,19 @@ func (s *session) release(own *stream) {
 // it leaves out is deleted (rule S7).
 func (c *content) whole() bool { return c.of == sotw && c.t.FullState() }
 
+// empty reports whether a response has nothing to say.
+func (c *content) empty() bool {
+	return c.set.Len() == 0 && len(c.gone) == 0 && (c.hosts == nil || len(c.hosts.unknown) == 0)
+}
+
 // gone lists what a delta client is to be told is not there: what it holds, or
 // may hold, and should not, and what it asked for in vain (rule D6).
 func (s *session) gone(t schema.Type, want schema.Set) []string {
 	ts, f := &s.types[t], &s.facts.Types[t]
 	var names []string
-	if all := !ts.sub.Wildcard && len(ts.sub.Names) == want.Len(); !all {
+	if all := t == schema.VirtualHosts || !ts.sub.Wildcard && !ts.sub.Globs && len(ts.sub.Names) == want.Len(); !all {
 		for _, n := range ts.missing {
-			if want.Get(n) == nil {
+			if len(ts.sub.find(want, n)) == 0 {
 				names = append(names, n)
 			}
 		}
@@ -247,7 +258,7 @@ func (s *session) withoutRefused(next *content) bool {
 		return f.Nack == nil
 	}
 	next.set = next.set.Filter(func(b *schema.Resource) bool { return r.versions[b.Name] != b.Version })
-	if next.set.Len() == 0 && len(next.gone) == 0 {
+	if next.empty() {
 		f.Nack = r.nack
 	}
 	return f.Nack == nil
@@ -270,7 +281,7 @@ func (s *session) resendEndpoints(clusters schema.Set) {
 			continue
 		}
 		for _, ref := range c.Refs {
-			if ref.Type == schema.Endpoints && ts.sub.Lists(ref.Name) {
+			if ref.Type == schema.Endpoints && ts.sub.Covers(ref.Name) {
 				if r := live.Get(ref.Name); r != nil {
 					again = append(again, r)
 				}

@@ -39,6 +39,7 @@ type Server struct {
 	memory memory
 	bodies bodies
 	subs   [schema.NumTypes]interner
+	vhosts hostIndex
 	live   atomic.Pointer[schema.Snapshot]
 	ids    atomic.Uint64
 	rounds atomic.Uint64 // of Refresh
@@ -67,6 +68,9 @@ func New(g Guide, log *slog.Logger) *Server {
 	s.live.Store(&schema.Snapshot{})
 	for t := range s.subs {
 		s.subs[t].stars = schema.Type(t).HasWildcard()
+		if schema.Type(t) == schema.VirtualHosts {
+			s.subs[t].hosts = &s.vhosts
+		}
 	}
 	s.done.Go(func() { s.ledger.run(s.stop) })
 	s.done.Go(func() { s.sweep(s.stop) })

@@ -156,8 +156,8 @@ func (s *session) resubscribe(t schema.Type, old *subscription, req *request) {
 	missing := slices.Clone(ts.missing)
 	var again []*schema.Resource
 	note := func(name string) {
-		if r := want.Get(name); r != nil {
-			again = append(again, r)
+		if found := ts.sub.find(want, name); len(found) > 0 {
+			again = append(again, found...)
 		} else if name != "*" || !t.HasWildcard() {
 			missing = append(missing, name)
 		}
@@ -209,6 +209,9 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 		for _, name := range sent.gone {
 			ts.unknown = ts.unknown.Without(name)
 		}
+	}
+	if hosts := s.types[schema.VirtualHosts].stream; t == schema.Routes && hosts != ts.stream {
+		s.resendHosts(sent.set) // on a stream of their own they could overtake the table
 	}
 	f.Acked, f.AckedAt = ts.sub.accept(f.Acked, sent), now
 	s.srv.stats.Types[t].Acks.Observe(now.Sub(f.SentAt))

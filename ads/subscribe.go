@@ -14,6 +14,7 @@ import (
 type subscription struct {
 	schema.Subscription
 	digest digest
+	hosts  *hostIndex // nil but for virtual hosts
 
 	// What was lately worked out for one session, and serves the others.
 	mu       sync.Mutex
@@ -47,6 +48,43 @@ func (r *recent[K]) put(k K, set schema.Set) {
 type step struct {
 	acked schema.Set
 	sent  *body
+}
+
+// Select is the part of a set that the subscription asks for.
+func (s *subscription) Select(set schema.Set) schema.Set {
+	if s.hosts != nil {
+		return s.hosts.pick(set, s.Names)
+	}
+	return s.Subscription.Select(set)
+}
+
+// find is what of a set a name asks for.
+func (s *subscription) find(set schema.Set, name string) []*schema.Resource {
+	if s.hosts == nil {
+		return answers(set, name)
+	}
+	if r := s.hosts.of(set).find(name); r != nil {
+		return []*schema.Resource{r}
+	}
+	return nil
+}
+
+// answers is what of a set a name asks for: the resource of that name, or the
+// members of a collection (rule D13).
+func answers(want schema.Set, name string) []*schema.Resource {
+	if r := want.Get(name); r != nil {
+		return []*schema.Resource{r}
+	}
+	if !schema.IsGlob(name) {
+		return nil
+	}
+	var members []*schema.Resource
+	for r := range want.All() {
+		if schema.GlobOf(r.Name) == name {
+			members = append(members, r)
+		}
+	}
+	return members
 }
 
 // pick is Select, remembered.
@@ -122,7 +160,8 @@ func (s *subscription) advance(acked schema.Set, sent *body) schema.Set {
 // interner holds the subscriptions of one type that some session uses, and no
 // others.
 type interner struct {
-	stars bool // "*" asks for everything, and is no name
+	stars bool       // "*" asks for everything, and is no name
+	hosts *hostIndex // of virtual hosts: names are found by more than themselves
 
 	mu   sync.Mutex
 	subs map[digest]weak.Pointer[subscription]
@@ -207,13 +246,14 @@ func (in *interner) intern(d digest, fill func(*subscription), wildcard bool) *s
 			return s
 		}
 	}
-	s := &subscription{digest: d}
+	s := &subscription{digest: d, hosts: in.hosts}
 	s.Wildcard = wildcard
 	if fill != nil {
 		fill(s)
 	}
 	slices.Sort(s.Names)
 	s.Names = slices.Compact(s.Names)
+	s.Globs = slices.ContainsFunc(s.Names, schema.IsGlob)
 	if in.subs == nil {
 		in.subs = map[digest]weak.Pointer[subscription]{}
 	}

@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"bytes"
 	"fmt"
 	"hash/maphash"
 	"strconv"
@@ -64,6 +65,7 @@ const (
 	entryValue      = 2
 	resourceVersion = 1
 	resourceName    = 3
+	resourceAliases = 4
 	resourceList    = 2 // of a response
 )
 
@@ -127,9 +129,9 @@ func (r *request) field(num protowire.Number, v []byte, _ uint64) error {
 		r.node = n
 		return err
 	case f.names:
-		r.names = append(r.names, v)
+		r.names = append(r.names, canonical(v))
 	case f.drop:
-		r.drop = append(r.drop, v)
+		r.drop = append(r.drop, canonical(v))
 	case f.initial:
 		return r.holding(v)
 	case f.typeURL:
@@ -155,6 +157,16 @@ func (r *request) field(num protowire.Number, v []byte, _ uint64) error {
 	return nil
 }
 
+var xdstp = []byte("xdstp:")
+
+// canonical is a name as names are compared; most are as they came (rule D13).
+func canonical(name []byte) []byte {
+	if !bytes.HasPrefix(name, xdstp) {
+		return name
+	}
+	return []byte(schema.Canonical(string(name)))
+}
+
 // holding reads one entry of initial_resource_versions.
 func (r *request) holding(b []byte) error {
 	var e [2][]byte
@@ -162,7 +174,7 @@ func (r *request) holding(b []byte) error {
 		switch {
 		case v == nil:
 		case num == entryKey:
-			e[0] = v
+			e[0] = canonical(v)
 		case num == entryValue:
 			e[1] = v
 		}
@@ -239,6 +251,7 @@ type content struct {
 	label string     // for people: a delta response's system version
 	set   schema.Set // what it brings
 	gone  []string   // names that a delta response removes, sorted
+	hosts *onDemand  // of virtual hosts alone: such a response is no other stream's
 }
 
 func newBody(c content) *body {
@@ -256,9 +269,14 @@ func newBody(c content) *body {
 	b.add(head)
 	for r := range c.set.All() {
 		if c.of == delta {
-			b.add(wrapper(r))
+			b.add(wrapper(r, c.hosts.of(r)))
 		}
 		b.add(r.Chunk())
+	}
+	if c.hosts != nil {
+		for _, name := range c.hosts.unknown {
+			b.add(c.hosts.nothing(name))
+		}
 	}
 	return b
 }
@@ -269,12 +287,18 @@ func (b *body) add(chunk []byte) {
 }
 
 // wrapper is the head of a delta Resource, up to its body.
-func wrapper(r *schema.Resource) []byte {
+func wrapper(r *schema.Resource, aliases []string) []byte {
 	size := protowire.SizeTag(resourceName) + protowire.SizeBytes(len(r.Name)) +
 		protowire.SizeTag(resourceVersion) + protowire.SizeBytes(len(r.Version)) + len(r.Chunk())
+	for _, a := range aliases {
+		size += protowire.SizeTag(resourceAliases) + protowire.SizeBytes(len(a))
+	}
 	w := protowire.AppendTag(make([]byte, 0, size-len(r.Chunk())+8), resourceList, protowire.BytesType)
 	w = protowire.AppendVarint(w, uint64(size))
 	w = appendString(w, resourceName, r.Name)
+	for _, a := range aliases {
+		w = appendString(w, resourceAliases, a)
+	}
 	return appendString(w, resourceVersion, string(r.Version))
 }
 

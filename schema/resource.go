@@ -1,10 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
+	"slices"
 )
 
 // Key names a resource: its type and its name on the wire.
@@ -87,7 +89,8 @@ func NewLive(key Key) *Resource { return Restore(key, "", nil, nil) }
 // another replica: deterministic encodings are not canonical across versions of
 // the encoder, so a stored version is never computed anew (rule H5).
 func Restore(key Key, v Version, refs []Ref, body []byte) *Resource {
-	r := &Resource{Key: key, Version: v, Refs: refs}
+	key.Name = Canonical(key.Name)
+	r := &Resource{Key: key, Version: v, Refs: canonicalRefs(refs)}
 	if body != nil {
 		r.chunk = append(binary.AppendUvarint([]byte{bodyTag}, uint64(len(body))), body...)
 		r.Body = r.chunk[len(r.chunk)-len(body):]
@@ -101,6 +104,23 @@ func Restore(key Key, v Version, refs []Ref, body []byte) *Resource {
 	d := h.Sum(buf[:0])
 	r.sum = Sum{binary.LittleEndian.Uint64(d), binary.LittleEndian.Uint64(d[8:])}
 	return r
+}
+
+// canonicalRefs brings references to names that can be written in two ways into
+// the one that names are compared in.
+func canonicalRefs(refs []Ref) []Ref {
+	same := func(r Ref) bool { return Canonical(r.Name) == r.Name }
+	if !slices.ContainsFunc(refs, func(r Ref) bool { return !same(r) }) {
+		return refs
+	}
+	refs = slices.Clone(refs)
+	for i := range refs {
+		refs[i].Name = Canonical(refs[i].Name)
+	}
+	slices.SortFunc(refs, func(a, b Ref) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Edge, b.Edge))
+	})
+	return slices.Compact(refs)
 }
 
 // Sum is a 128-bit hash of a set that does not depend on order: the sum of its

@@ -31,12 +31,15 @@ type Nack struct {
 // Subscription is what a session asks for of one type. It is immutable and
 // interned: equal subscriptions of a server are one pointer.
 type Subscription struct {
-	Names    []string // sorted, without duplicates and without "*"
+	Names    []string // canonical, sorted, without duplicates and without "*"
 	Wildcard bool
+	Globs    bool // some of Names are collections (rule D13)
 }
 
 // Covers reports whether the subscription asks for a name.
-func (s *Subscription) Covers(name string) bool { return s != nil && (s.Wildcard || s.Lists(name)) }
+func (s *Subscription) Covers(name string) bool {
+	return s != nil && (s.Wildcard || s.Lists(name) || s.Globs && s.Lists(GlobOf(name)))
+}
 
 // Lists reports whether the subscription asks for a name by name.
 func (s *Subscription) Lists(name string) bool {
@@ -62,6 +65,8 @@ func (s *Subscription) Select(set Set) Set {
 		return Set{}
 	case s.Wildcard:
 		return set
+	case s.Globs:
+		return set.Filter(func(r *Resource) bool { return s.Covers(r.Name) })
 	default:
 		return set.Only(s.Names)
 	}

@@ -44,6 +44,8 @@ var rules = []struct{ id, meaning string }{
 	{"D9", "What a refused response held is unknown, neither old nor new."},
 	{"D10", "Removals come last."},
 	{"D11", "Endpoints follow a changed cluster unasked."},
+	{"D12", "Virtual hosts are asked for on demand, under any of their domains; an unknown one is told without a body; a table that changes is followed by its hosts."},
+	{"D13", "xdstp names are compared with their parameters sorted, and \"/*\" asks for a collection; the wildcard and names stand beside each other."},
 	{"D14", "One response a type is in flight."},
 	{"O1", "Clusters and endpoints, then listeners, then routes, then what is removed: across streams too."},
 	{"O2", "Endpoints never wait for the ACK of their cluster."},
