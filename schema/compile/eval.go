@@ -66,8 +66,30 @@ func eval(ctx context.Context, s *source, within bounds, cache *Cache) ([]pkg, e
 	return out, err
 }
 
-// evalSome evaluates some packages, batch by batch, one worker for each core.
+// evalSome reads the packages that are plainly data, and has CUE evaluate the
+// others.
 func evalSome(ctx context.Context, s *source, within bounds, which []int, out []pkg) error {
+	read := make([]bool, len(which))
+	var wg sync.WaitGroup
+	for part := range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := part; i < len(which) && ctx.Err() == nil; i += runtime.GOMAXPROCS(0) {
+				out[which[i]], read[i] = s.literal(s.pkgs[which[i]])
+			}
+		})
+	}
+	wg.Wait()
+	var rest []int
+	for i, at := range which {
+		if !read[i] {
+			rest = append(rest, at)
+		}
+	}
+	return evalCUE(ctx, s, within, rest, out)
+}
+
+// evalCUE evaluates some packages, batch by batch, one worker for each core.
+func evalCUE(ctx context.Context, s *source, within bounds, which []int, out []pkg) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if len(which) == 0 {

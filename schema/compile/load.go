@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 
 	"cuelang.org/go/cue/build"
 	"cuelang.org/go/cue/errors"
@@ -25,6 +27,18 @@ type source struct {
 
 	registry map[string]string // module -> directory, all that can be imported
 	vendored map[string]string
+
+	plain bool                  // the module's language is one that literal reads
+	byDir map[string][]*cueFile // the files that take part in packages, by name
+}
+
+// cueFile is a file that takes part in packages.
+type cueFile struct {
+	path string
+	pkg  string // "" if it does not plainly say
+
+	once    sync.Once
+	literal bool // see isLiteral
 }
 
 // pkgRef names one package: one unit of evaluation.
@@ -55,6 +69,7 @@ func loadTree(src fs.FS, dir string, limits Limits) (*source, schema.Diagnostics
 		return nil, append(ds, bad...)
 	}
 	tree.seal()
+	s.index()
 	ds = append(ds, s.list(dir)...)
 	return s, ds
 }
@@ -92,6 +107,7 @@ func (s *source) mountSchema() schema.Diagnostics {
 			return cueDiagnostics(err, "module-file", schema.Pos{File: modPath})
 		}
 	}
+	s.plain = mod.Language != nil && plainModule(mod.Language.Version)
 	deps := map[string]*modfile.Dep{}
 	s.schema = path.Join(mount, "schema")
 	if mod.QualifiedModule() == schema.ModulePath {
@@ -140,17 +156,18 @@ func (s *source) list(dir string) schema.Diagnostics {
 				Severity: schema.Warning, Code: "nested-module", Message: "is another module: what it holds is not read",
 			})
 		}
-		if !strings.HasSuffix(base, ".cue") || !within(in, dir) || s.foreign(in) ||
-			strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") ||
-			strings.HasSuffix(base, "_tool.cue") || strings.HasSuffix(base, "_test.cue") {
+		if !takesPart(base) || !within(in, dir) || s.foreign(in) {
 			continue
 		}
-		f, err := parser.ParseFile(p, s.tree.files[p].data, parser.PackageClauseOnly)
-		if err != nil {
-			ds = append(ds, cueDiagnostics(err, "syntax", schema.Pos{File: p})...)
-			continue
+		name, plain := packageClause(s.tree.files[p].data)
+		if !plain {
+			f, err := parser.ParseFile(p, s.tree.files[p].data, parser.PackageClauseOnly)
+			if err != nil {
+				ds = append(ds, cueDiagnostics(err, "syntax", schema.Pos{File: p})...)
+				continue
+			}
+			name = f.PackageName()
 		}
-		name := f.PackageName()
 		if name == "" || name == "_" {
 			ds = append(ds, schema.Diagnostic{
 				Pos: schema.Pos{File: p, Line: 1, Col: 1}, Code: "no-package",
@@ -166,6 +183,27 @@ func (s *source) list(dir string) schema.Diagnostics {
 		}
 	}
 	return ds
+}
+
+// takesPart reports whether a file is part of a package, by its name.
+func takesPart(base string) bool {
+	return strings.HasSuffix(base, ".cue") && !strings.HasPrefix(base, ".") && !strings.HasPrefix(base, "_") &&
+		!strings.HasSuffix(base, "_tool.cue") && !strings.HasSuffix(base, "_test.cue")
+}
+
+// index notes which packages the files of each directory are part of.
+func (s *source) index() {
+	s.byDir = map[string][]*cueFile{}
+	for p, f := range s.tree.files {
+		if takesPart(f.name) {
+			pkg, _ := packageClause(f.data)
+			dir := path.Dir(p)
+			s.byDir[dir] = append(s.byDir[dir], &cueFile{path: p, pkg: pkg})
+		}
+	}
+	for _, files := range s.byDir {
+		slices.SortFunc(files, func(a, b *cueFile) int { return strings.Compare(a.path, b.path) })
+	}
 }
 
 // internal reports whether a directory is the loader's own or a vendored one.
