@@ -25,9 +25,18 @@ func TestMain(m *testing.M) {
 // inProcess is for the many small trees of the other tests.
 var inProcess = compile.Options{InProcess: true}
 
+// computed is generate, but that only CUE can read it.
+func computed(n int) fstest.MapFS {
+	tree := generate(n)
+	for _, f := range tree {
+		f.Data = append(f.Data, "\n_unused: 1 + 1\n"...)
+	}
+	return tree
+}
+
 // TestWorkerAgrees: a worker says what this process says, of good and bad.
 func TestWorkerAgrees(t *testing.T) {
-	tree := generate(30)
+	tree := computed(30)
 	tree["services/s00003/s.cue"].Data = []byte(strings.ReplaceAll(string(tree["services/s00003/s.cue"].Data), "protocol:", "protocl:"))
 	tree["broken/b.cue"] = &fstest.MapFile{Data: []byte("package b\n\nx: {")}
 	tree["embed/e.cue"] = &fstest.MapFile{Data: []byte("@extern(embed)\n\npackage e\n\nresources: clusters: e: _ @embed(file=\"e.yaml\")\n_big: _ @embed(file=\"big.json\")\n")}
@@ -42,11 +51,11 @@ func TestWorkerAgrees(t *testing.T) {
 	if d := cmp.Diff(here.Error(), there.Error()); d != "" {
 		t.Error(d)
 	}
-	a, err := compile.Fleet(t.Context(), generate(150), inProcess)
+	a, err := compile.Fleet(t.Context(), computed(150), inProcess)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := compile.Fleet(t.Context(), generate(150), compile.Options{})
+	b, err := compile.Fleet(t.Context(), computed(150), compile.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +102,7 @@ func TestHostile(t *testing.T) {
 
 // TestWorkerCommand: a worker that cannot be had is an error, not a diagnostic.
 func TestWorkerCommand(t *testing.T) {
-	_, err := compile.Fleet(t.Context(), generate(1), compile.Options{Worker: []string{"/does/not/exist"}})
+	_, err := compile.Fleet(t.Context(), computed(1), compile.Options{Worker: []string{"/does/not/exist"}})
 	var ds schema.Diagnostics
 	if err == nil || errors.As(err, &ds) || !strings.Contains(err.Error(), "cannot start a worker") {
 		t.Errorf("got %v", err)
