@@ -20,14 +20,18 @@ func newValidateCommand(a *app) *cobra.Command {
 		Use:   "validate [DIR]",
 		Short: "Check the configuration in a directory",
 		Long: `Check the configuration in a directory, uncommitted files included, and print all
-that is wrong with it at file:line:column. Warnings do not fail without --strict.`,
+that is wrong with it at file:line:column. Warnings do not fail without --strict.
+
+In CI, -o github marks the lines of a pull request, and -o sarif is for code
+scanners.`,
 		Example: `  sluice validate
-  sluice validate --path envs/prod -o json`,
+  sluice validate --path envs/prod -o json
+  sluice validate --strict -o github`,
 		Args: atMostOne,
 	}
 	folder := pathFlag(cmd)
 	strict := cmd.Flags().Bool("strict", false, "fail on warnings too")
-	output := outputFlag(cmd, "text", "json")
+	output := outputFlag(cmd, "text", "json", "sarif", "github")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		tree, err := openWorkTree(dirOf(args), *folder)
 		if err != nil {
@@ -45,13 +49,8 @@ that is wrong with it at file:line:column. Warnings do not fail without --strict
 		}
 		doc := validationOf(fleet, found)
 		doc.OK = err == nil && (doc.Warnings == 0 || !*strict)
-		if output.value == "json" {
-			if err := printJSON(a.out, doc); err != nil {
-				return err
-			}
-		} else {
-			printDiagnostics(a.err, found)
-			a.say("%s", doc.summary())
+		if err := doc.print(a, output.value); err != nil {
+			return err
 		}
 		if !doc.OK {
 			return &exitError{code: 1}
@@ -97,6 +96,24 @@ func validationOf(fleet *schema.Fleet, found schema.Diagnostics) *validation {
 	}
 	v.Groups, v.Resources, v.Tests = len(fleet.Groups), len(keys), len(fleet.Tests)
 	return v
+}
+
+// print writes what was found: as data to stdout, or for people to stderr.
+func (v *validation) print(a *app, format string) error {
+	switch format {
+	case "json":
+		return printJSON(a.out, v)
+	case "sarif":
+		return printSARIF(a.out, v.Diagnostics)
+	case "github":
+		if err := printGitHub(a.out, v.Diagnostics); err != nil {
+			return err
+		}
+	default:
+		printDiagnostics(a.err, v.Diagnostics)
+	}
+	a.say("%s", v.summary())
+	return nil
 }
 
 func (v *validation) summary() string {
