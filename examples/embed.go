@@ -5,5 +5,5 @@ import "embed"
 
 // FS holds the examples, one folder each.
 //
-//go:embed shop grpc-mesh edge environments raw
+//go:embed all:starter shop grpc-mesh edge environments raw
 var FS embed.FS

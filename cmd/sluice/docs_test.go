@@ -22,6 +22,9 @@ func TestCommandReference(t *testing.T) {
 	for _, c := range root.Commands() {
 		if c.Name() != "help" && c.Name() != "completion" {
 			describe(&b, c)
+			for _, sub := range c.Commands() {
+				describe(&b, sub)
+			}
 		}
 	}
 	const page = "../../docs/commands.md"

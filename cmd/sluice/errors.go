@@ -95,8 +95,8 @@ func flagReason(err error, kind string) string {
 	return err.Error()
 }
 
-// unknownCommand is the root's check of arguments: it takes none, so one is a
-// command that does not exist.
+// unknownCommand is the check of arguments of a command that holds others: it
+// takes none, so one is a command that does not exist.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return &exitError{1, fmt.Sprintf("unknown command %q%s; see sluice --help", args[0], meant("", args[0], known))}
+	return &exitError{1, fmt.Sprintf("unknown command %q%s; see %s --help", args[0], meant("", args[0], known), cmd.CommandPath())}
 }
 
 // atMostOne is the check of arguments of a command that takes a directory.

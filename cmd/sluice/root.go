@@ -42,16 +42,20 @@ before sluice.yaml in the working directory or in $XDG_CONFIG_HOME/sluice.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
+	root.SetHelpCommand(newHelpCommand())
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
+	root.Flags().Bool("version", false, "print the version") // -v is taken
 	f := root.PersistentFlags()
 	f.BoolVar(&a.noColor, "no-color", false, "print without colour, as with NO_COLOR")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	f.DurationVar(&a.timeout, "timeout", 0, "give up after this time, such as 30s (default: no limit; 10m for status --wait)")
 	root.AddCommand(
-		newDemoCommand(a), newValidateCommand(a), newTestCommand(a), newRenderCommand(a), newPlanCommand(a), newApplyCommand(),
+		newDemoCommand(a), newInitCommand(a), newSchemaCommand(a), newValidateCommand(a), newTestCommand(a), newRenderCommand(a), newPlanCommand(a), newApplyCommand(),
 		newServeCommand(a), newStatusCommand(a), newSyncCommand(a), newVersionCommand(a),
 		newNodesCommand(a), newNodeCommand(a), newHistoryCommand(a), newTopCommand(a), newPauseCommand(a), newResumeCommand(a),
 		newPromoteCommand(a), newAbortCommand(a), newRetryCommand(a),

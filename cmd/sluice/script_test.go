@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cuelang.org/go/cmd/cue/cmd"
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/*.
 
 func TestMain(m *testing.M) {
 	compile.WorkerMain()
-	testscript.Main(m, map[string]func(){"sluice": main})
+	testscript.Main(m, map[string]func(){"sluice": main, "cue": func() { os.Exit(cmd.Main()) }})
 }
 
 // TestScripts runs the real binary. PATH holds nothing else: no git, no shell.

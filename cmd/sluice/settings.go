@@ -30,7 +30,7 @@ func applySettings(cmd *cobra.Command) error {
 	}
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || bad != nil {
+		if f.Changed || f.Name == "help" || f.Name == "version" || bad != nil {
 			return
 		}
 		from := "SLUICE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))

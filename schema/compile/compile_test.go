@@ -228,7 +228,7 @@ func TestOwnRepository(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"shop", "grpc-mesh", "edge", "environments", "raw"} {
+	for _, name := range exampleNames(t) {
 		whole, err := compile.Fleet(t.Context(), root, compile.Options{Path: "examples/" + name, InProcess: true})
 		if err != nil {
 			t.Fatal(err)

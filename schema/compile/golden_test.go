@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/sluice-xds/sluice/examples"
 	"github.com/sluice-xds/sluice/schema"
 	"github.com/sluice-xds/sluice/schema/compile"
 	"github.com/sluice-xds/sluice/schema/envoy"
@@ -47,9 +48,23 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// exampleNames are all examples, as they are listed for other packages.
+func exampleNames(t *testing.T) []string {
+	t.Helper()
+	dirs, err := fs.ReadDir(examples.FS, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range dirs {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
 // TestExamples pins what the examples compile to.
 func TestExamples(t *testing.T) {
-	for _, name := range []string{"shop", "grpc-mesh", "edge", "environments", "raw"} {
+	for _, name := range exampleNames(t) {
 		t.Run(name, func(t *testing.T) {
 			f, err := compile.Fleet(t.Context(), os.DirFS("../../examples/"+name), compile.Options{Commit: "abc", InProcess: true})
 			if err != nil {
