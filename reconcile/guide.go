@@ -96,6 +96,10 @@ func place(byRank []assignment, node schema.Node) (*assignment, error) {
 	for i := range byRank {
 		a := &byRank[i]
 		switch {
+		case node.Pinned != "":
+			if a.group.Name == node.Pinned {
+				return a, nil
+			}
 		case found != nil && (a.group.Priority != found.group.Priority || a.gone != found.gone):
 			return found, nil
 		case !a.group.Match.Matches(node):

@@ -29,7 +29,10 @@ func haltOf(s *schema.SessionRow, r *Release, now time.Time) *Halt {
 	if k, ok := s.Stage(); ok {
 		h.Stage = k.String()
 	}
-	if s.Nack != nil {
+	switch {
+	case s.Nack != nil && s.Node.Pinned != "": // files, which are of no type
+		h.Cause = s.Nack.Words
+	case s.Nack != nil:
 		h.Cause = fmt.Sprintf("%s refused: %s", s.Nack.Type, s.Nack.Words)
 	}
 	return h.in(r)

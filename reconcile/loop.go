@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-xds/sluice/ads"
 	"github.com/sluice-xds/sluice/planner"
+	"github.com/sluice-xds/sluice/reconcile/files"
 	"github.com/sluice-xds/sluice/schema"
 	"github.com/sluice-xds/sluice/schema/compile"
 )
@@ -40,6 +41,11 @@ type Options struct {
 	// AllowRewrite follows a branch whose history was rewritten. By default the
 	// fleet keeps what it has until somebody has looked (rule T3).
 	AllowRewrite bool
+	// Files is where what the groups of Envoys hold is written as files, beside
+	// being served; nil for nowhere. Nodes are given FilesPause, 15 s by default,
+	// to take in a stage.
+	Files      *files.Dir
+	FilesPause time.Duration
 	// Plan makes paths. Default planner.NewPath.
 	Plan func(schema.State, *schema.Target) *schema.Path
 	// Compile makes a fleet of a revision. Default compile.Fleet, of Path and with
@@ -60,6 +66,7 @@ type Loop struct {
 	hints  chan struct{}
 	status atomic.Pointer[Status]
 	events *events
+	files  *files.Walker // nil for none
 	asks   chan ask
 
 	// Owned by Run.
@@ -83,6 +90,9 @@ func New(opts Options) (*Loop, error) {
 	if opts.Patience <= 0 {
 		opts.Patience = 30 * time.Second
 	}
+	if opts.FilesPause <= 0 {
+		opts.FilesPause = 15 * time.Second
+	}
 	if opts.Plan == nil {
 		opts.Plan = planner.NewPath
 	}
@@ -103,7 +113,11 @@ func New(opts Options) (*Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.server = ads.New(opts.Around(l.guide), opts.Log)
+	around := opts.Around(l.guide)
+	l.server = ads.New(around, opts.Log)
+	if opts.Files != nil {
+		l.files = files.NewWalker(opts.Files, l.server, around, opts.FilesPause, opts.Log)
+	}
 	l.events, l.asks, l.ops = newEvents(time.Now()), make(chan ask), st.Operators
 	l.live = st.Live
 	l.server.Live(st.Live)
@@ -139,8 +153,8 @@ type found struct {
 	spent   Spent
 }
 
-// Run drives the fleet until ctx ends. It owns one goroutine, which polls and
-// compiles, and waits for it.
+// Run drives the fleet until ctx ends. It owns two goroutines, one that polls and
+// compiles and one that writes files, and waits for them.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	polls := make(chan found)
@@ -149,7 +163,14 @@ func (l *Loop) Run(ctx context.Context) error {
 		defer close(done)
 		l.poll(ctx, polls)
 	}()
-	defer func() { cancel(); <-done; l.server.Close() }()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		if l.files != nil {
+			l.files.Run(ctx)
+		}
+	}()
+	defer func() { cancel(); <-done; <-written; l.server.Close() }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

@@ -291,6 +291,16 @@ func (l *Loop) assign() {
 	}
 	l.guide.set(all, waiting)
 	l.server.Refresh()
+	if l.files == nil {
+		return
+	}
+	var names []string
+	for _, a := range all {
+		if a.group.Client == schema.Envoy { // gRPC reads no files
+			names = append(names, a.group.Name)
+		}
+	}
+	l.files.Serve(names, l.live)
 }
 
 // facts are what the ledger says at one moment.

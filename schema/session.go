@@ -12,6 +12,9 @@ type Node struct {
 	Zone      string            `json:"zone,omitempty"`
 	UserAgent string            `json:"user_agent,omitempty"`
 	Metadata  map[string]string `json:"metadata,omitempty"` // string values alone
+	// Pinned is the group that the node is of, whatever matches it: set by this
+	// process for what is no client, and never read from one.
+	Pinned string `json:"-"`
 }
 
 // SessionID names one generation of a node's process on one server.

@@ -34,6 +34,9 @@ store; if Git cannot be read, or a commit is wrong, the fleet keeps what it has.
 	f.StringVar(&cfg.Store, "store", defaultStore(), "folder of the server's state")
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:18000", "address of xDS; port 0 takes a free one and prints it")
 	f.StringVar(&cfg.REST, "rest", "", "address of xDS for nodes that poll over HTTP (default: none)")
+	f.StringVar(&cfg.Files, "files", "", "also write what groups of Envoys hold as files into this folder (default: none)")
+	f.StringVar(&cfg.FilesAs, "files-as", "", "the path by which nodes know the folder of --files (default: its own)")
+	f.DurationVar(&cfg.FilesPause, "files-pause", 15*time.Second, "how long nodes are given to take in a stage from files, which acknowledge nothing")
 	f.StringVar(&cfg.CSDS, "csds", "", "address of the client status discovery service, for operators (default: none)")
 	f.StringVar(&cfg.Socket, "socket", defaultSocket(), "admin socket")
 	f.DurationVar(&cfg.Poll, "poll", 15*time.Second, "time between two looks at the branch, ±10%")
@@ -68,6 +71,10 @@ func (cfg *serverConfig) check() error {
 		return errors.New("which repository? name it with --repo, such as --repo https://git.example.com/fleet.git")
 	case cfg.Poll <= 0:
 		return fmt.Errorf("--poll %v: want more than 0", cfg.Poll)
+	case cfg.FilesPause <= 0:
+		return fmt.Errorf("--files-pause %v: want more than 0", cfg.FilesPause)
+	case cfg.FilesAs != "" && cfg.Files == "":
+		return errors.New("--files-as says how nodes know the folder of --files: name that too")
 	case cfg.AckWait <= 0:
 		return fmt.Errorf("--ack-wait %v: want more than 0", cfg.AckWait)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-xds/sluice/ads"
 	"github.com/sluice-xds/sluice/reconcile"
+	"github.com/sluice-xds/sluice/reconcile/files"
 	"github.com/sluice-xds/sluice/schema"
 )
 
@@ -29,10 +30,14 @@ type serverConfig struct {
 	Listen  string // host:port of xDS
 	REST    string // host:port of xDS by polling; "" for none
 	CSDS    string // host:port of the client status discovery service; "" for none
+	Files   string // folder of files for nodes that watch those; "" for none
+	FilesAs string // its path on the nodes; "" for its own
 	Socket  string // path of the admin socket
 	Poll    time.Duration
 	AckWait time.Duration
 	Leave   time.Duration // over which streams are ended at a stop; 0 cuts them
+	// FilesPause is what nodes are given to take in a stage from files.
+	FilesPause time.Duration
 	// AllowRewrite follows a branch whose history was rewritten.
 	AllowRewrite bool
 	Log          *slog.Logger
@@ -102,6 +107,13 @@ func (s *server) open() (err error) {
 		return err
 	}
 	s.undo = append(s.undo, func() { s.socket.Close() })
+	var dir *files.Dir
+	if s.cfg.Files != "" {
+		if dir, err = files.Open(s.cfg.Files, s.cfg.FilesAs); err != nil {
+			return err
+		}
+		s.undo = append(s.undo, func() { dir.Close() })
+	}
 	if s.source = s.cfg.Source; s.source == nil {
 		git, err := reconcile.OpenGit(reconcile.GitOptions{
 			URL: s.cfg.Repo, Branch: s.cfg.Branch, Dir: filepath.Join(s.cfg.Store, "repo"),
@@ -115,6 +127,7 @@ func (s *server) open() (err error) {
 	s.loop, err = reconcile.New(reconcile.Options{
 		Source: s.source, Store: s.store, Log: s.cfg.Log, Path: s.cfg.Path,
 		Poll: s.cfg.Poll, Patience: s.cfg.AckWait, AllowRewrite: s.cfg.AllowRewrite, Plan: s.cfg.Plan,
+		Files: dir, FilesPause: s.cfg.FilesPause,
 	})
 	return err
 }
