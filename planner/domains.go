@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // domains finds virtual hosts as clients do. The zero value has none.
@@ -66,6 +68,26 @@ func (d *domains) find(name string) int {
 // hostPair are the virtual hosts of two tables that some domains go to: an index
 // is -1 where none takes them.
 type hostPair struct{ a, b int }
+
+// differing are the domains of two lists of hosts, as far as some request may go
+// to hosts that are not equal, byte by byte: what equal hosts name without a star
+// goes to them in both. Hosts that list accepts count as not equal.
+func differing(a, b []envoy.Host, list func(envoy.Host) bool) (ofA, ofB domains) {
+	fill := func(d *domains, hosts []envoy.Host, unlike []bool) {
+		for i, h := range hosts {
+			if unlike[i] || list(h) {
+				d.add(i, h.Domains())
+			} else {
+				d.add(i, h.Wildcards())
+			}
+		}
+		d.sort()
+	}
+	unlikeA, unlikeB := envoy.Unlike(a, b)
+	fill(&ofA, a, unlikeA)
+	fill(&ofB, b, unlikeB)
+	return ofA, ofB
+}
 
 // pairs lists the pairs of virtual hosts that the domains of two tables go to,
 // and those domains, a's first.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -188,24 +187,15 @@ func hostWords(r *schema.Resource) string {
 	if r.Type != schema.Routes {
 		return ""
 	}
-	msg, err := envoy.Unpack(r)
-	if err != nil {
-		return "  " + err.Error()
-	}
 	hosts, err := envoy.HostsOf(r)
 	if err != nil {
 		return "  " + err.Error()
 	}
 	var parts []string
-	for i, h := range msg.(*routev3.RouteConfiguration).GetVirtualHosts() {
-		part := h.GetName() + ": " + strings.Join(hosts[i].Clusters, " ")
-		for _, rt := range h.GetRoutes() {
-			if rt.GetName() == envoy.WarmName {
-				part += ", warm"
-				for _, c := range rt.GetRoute().GetWeightedClusters().GetClusters() {
-					part += " " + c.GetName()
-				}
-			}
+	for _, h := range hosts {
+		part := h.Name() + ": " + strings.Join(clustersOf(h), " ")
+		if warm := h.WarmClusters(); len(warm) > 0 {
+			part += ", warm " + strings.Join(warm, " ")
 		}
 		parts = append(parts, part)
 	}

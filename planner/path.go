@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // made are the types of the first stage: what nothing is sent to before
@@ -58,7 +59,7 @@ type builder struct {
 	// Of gRPC clients:
 	befores  map[string][]*schema.Resource // the tables whose place one of the target's takes
 	accepted map[string]bool               // tables of which only warm routes remain to be dropped
-	hosts    map[*schema.Resource]*hosts
+	hosts    map[*schema.Resource][]envoy.Host
 }
 
 // certain is what was acknowledged and is not touched by what may have been

@@ -37,30 +37,45 @@ func Impact(from, to schema.Snapshot) ([]TrafficChange, error) {
 	var out []TrafficChange
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
 		for old, r := range schema.Diff(from.Of(t), to.Of(t)) {
-			was, err := readTraffic(old)
-			if err != nil {
-				return nil, err
-			}
-			is, err := readTraffic(r)
-			if err != nil {
-				return nil, err
-			}
-			classes(was, is, func(domains []string, l envoy.RouteLine, was, is Answer) {
+			err := classes(old, r, func(domains []string, l envoy.RouteLine, was, is Answer) {
 				if !was.equal(is) {
 					out = append(out, TrafficChange{keyOf(old, r).Name, domains, l.Match, was, is})
 				}
 			})
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil
 }
 
-// classes calls f for the classes of requests that two versions of a resource
-// tell apart, with the answers of both: those of the newer first.
-func classes(was, is *traffic, f func(domains []string, l envoy.RouteLine, was, is Answer)) {
-	order, names := pairs(&is.domains, &was.domains)
+// classes calls f for the classes of requests that two versions of a resource,
+// either of which may be nil, tell apart, with the answers of both: those of the
+// newer first.
+func classes(old, r *schema.Resource, f func(domains []string, l envoy.RouteLine, was, is Answer)) error {
+	was, err := readTraffic(old)
+	if err != nil {
+		return err
+	}
+	is, err := readTraffic(r)
+	if err != nil {
+		return err
+	}
+	newDomains, oldDomains := differing(is.list, was.list, func(envoy.Host) bool { return false })
+	order, names := pairs(&newDomains, &oldDomains)
 	for _, p := range order {
-		newer, older := is.host(p.a), was.host(p.b)
+		if p.a >= 0 && p.b >= 0 && is.list[p.a].Equal(was.list[p.b]) {
+			continue
+		}
+		newer, err := is.host(p.a)
+		if err != nil {
+			return err
+		}
+		older, err := was.host(p.b)
+		if err != nil {
+			return err
+		}
 		for _, l := range newer.all() {
 			f(names[p], l, older.answer(l), newer.answer(l))
 		}
@@ -70,12 +85,14 @@ func classes(was, is *traffic, f func(domains []string, l envoy.RouteLine, was, 
 			}
 		}
 	}
+	return nil
 }
 
-// traffic is what the route tables in a resource say, by host.
+// traffic is what the route tables in a resource say, by host; hosts are read
+// when they are asked for.
 type traffic struct {
-	domains domains
-	hosts   []*host
+	list []envoy.Host
+	read map[int]*host
 }
 
 // host is a virtual host, or nil. Of routes with the same words only the first
@@ -89,32 +106,32 @@ type host struct {
 
 // readTraffic reads a resource, which may be nil.
 func readTraffic(r *schema.Resource) (*traffic, error) {
-	t := &traffic{}
+	t := &traffic{read: map[int]*host{}}
 	if r == nil {
 		return t, nil
 	}
-	lines, err := envoy.Routes(r)
+	var err error
+	t.list, err = envoy.HostsOf(r)
+	return t, err
+}
+
+func (t *traffic) host(i int) (*host, error) {
+	if i < 0 {
+		return nil, nil
+	}
+	if h := t.read[i]; h != nil {
+		return h, nil
+	}
+	lines, err := t.list[i].Lines()
 	if err != nil {
 		return nil, err
 	}
-	for i, l := range lines {
-		if i == 0 || l.VirtualHost != lines[i-1].VirtualHost || l.Index <= lines[i-1].Index {
-			t.domains.add(len(t.hosts), l.Domains)
-			t.hosts = append(t.hosts, &host{
-				words: map[string]int{}, prefix: map[string]int{}, separated: map[string]int{}, exact: map[string]int{},
-			})
-		}
-		t.hosts[len(t.hosts)-1].add(l)
+	h := &host{words: map[string]int{}, prefix: map[string]int{}, separated: map[string]int{}, exact: map[string]int{}}
+	for _, l := range lines {
+		h.add(l)
 	}
-	t.domains.sort()
-	return t, nil
-}
-
-func (t *traffic) host(i int) *host {
-	if i < 0 {
-		return nil
-	}
-	return t.hosts[i]
+	t.read[i] = h
+	return h, nil
 }
 
 func (h *host) add(l envoy.RouteLine) {
@@ -226,20 +243,18 @@ func gain(gains map[string]bool, old, r *schema.Resource) {
 	if r == nil {
 		return
 	}
-	was, err1 := readTraffic(old)
-	is, err2 := readTraffic(r)
 	routes := map[string]bool{}
-	if err1 == nil && err2 == nil {
-		classes(was, is, func(_ []string, _ envoy.RouteLine, was, is Answer) {
-			before, after := was.shares(), is.shares()
-			for c, share := range after {
-				routes[c] = true
-				if share > before[c] {
-					gains[c] = true
-				}
+	// A table that cannot be read gains nothing that could be told: Prove
+	// reports it.
+	_ = classes(old, r, func(_ []string, _ envoy.RouteLine, was, is Answer) {
+		before, after := was.shares(), is.shares()
+		for c, share := range after {
+			routes[c] = true
+			if share > before[c] {
+				gains[c] = true
 			}
-		})
-	}
+		}
+	})
 	if r.Type == schema.Routes {
 		return // what else it names takes copies of requests, and no weight
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // client is a model of a client and of the wire that serves it: types are asked
@@ -106,12 +107,20 @@ func (c *client) askOnce() {
 // uses lists the clusters that the virtual host of a gRPC client's authority sends
 // to, and those that it names: the client has no use for any other.
 func (c *client) uses(table *schema.Resource) (sends, warm []string) {
-	h := (&builder{}).hostsOf(table)
-	i := h.domains.find(authority)
+	hosts, err := envoy.HostsOf(table)
+	if err != nil {
+		panic(err)
+	}
+	var d domains
+	for i, h := range hosts {
+		d.add(i, h.Domains())
+	}
+	d.sort()
+	i := d.find(authority)
 	if i < 0 {
 		return nil, nil
 	}
-	return h.list[i].Clusters, h.warm[h.list[i].VirtualHost]
+	return clustersOf(hosts[i]), hosts[i].WarmClusters()
 }
 
 const authority = "x.com"

@@ -1,10 +1,7 @@
 package planner
 
 import (
-	"bytes"
 	"slices"
-
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/sluice-xds/sluice/schema"
 	"github.com/sluice-xds/sluice/schema/envoy"
@@ -16,13 +13,6 @@ import (
 // for one stage longer: to drop that in the same step would swap the balancer
 // under requests that are under way (rules P6, G9). What is named once stays so
 // until the tables cool.
-
-// hosts are the virtual hosts of a table.
-type hosts struct {
-	domains domains
-	list    []envoy.HostNames
-	warm    names
-}
 
 // names are clusters by virtual host.
 type names map[string][]string
@@ -93,8 +83,10 @@ func (b *builder) warm() {
 	w := wants{}
 	for name, clusters := range add {
 		stands := b.now.Of(schema.Routes).Get(name)
-		for vh, already := range b.hostsOf(stands).warm {
-			clusters[vh] = append(clusters[vh], already...)
+		for _, h := range b.hostsOf(stands) {
+			if h.MayBeWarm() {
+				clusters[h.Name()] = append(clusters[h.Name()], h.WarmClusters()...)
+			}
 		}
 		warmed, err := envoy.Warm(stands, clusters)
 		if err != nil {
@@ -162,21 +154,10 @@ func (b *builder) tables() schema.Snapshot {
 // target's, but for warm routes.
 func (b *builder) accepts(r *schema.Resource) bool {
 	if sure := b.certain.Get(r.Key); sure != nil {
-		return equalButWarm(sure, r)
+		return envoy.EqualButWarm(sure, r)
 	}
 	held, maybe := b.from.Acked.Get(r.Key), b.from.Maybe.Get(r.Key)
-	return held != nil && equalButWarm(held, r) && (maybe == nil || equalButWarm(maybe, r))
-}
-
-func equalButWarm(a, b *schema.Resource) bool {
-	if same(a, b) {
-		return true
-	}
-	if !mayBeWarm(a) {
-		return false
-	}
-	bare, err := envoy.Warm(a, nil)
-	return err == nil && same(bare, b)
+	return held != nil && envoy.EqualButWarm(held, r) && (maybe == nil || envoy.EqualButWarm(maybe, r))
 }
 
 // missing adds, by virtual host of table in, the clusters that table from names
@@ -186,71 +167,50 @@ func (b *builder) missing(add map[string]names, from, in *schema.Resource, warm 
 		return
 	}
 	ours, theirs := b.hostsOf(in), b.hostsOf(from)
-	order, _ := pairs(&ours.domains, &theirs.domains)
+	ourDomains, theirDomains := differing(ours, theirs, envoy.Host.MayBeWarm)
+	order, _ := pairs(&ourDomains, &theirDomains)
 	for _, p := range order {
-		if p.a < 0 || p.b < 0 {
+		if p.a < 0 || p.b < 0 || ours[p.a].Equal(theirs[p.b]) && !ours[p.a].MayBeWarm() {
 			continue
 		}
-		our, their := &ours.list[p.a], &theirs.list[p.b]
-		clusters := their.Clusters
+		our, their := ours[p.a], theirs[p.b]
+		named := clustersOf(their)
 		if from.Name == in.Name { // what one table named it names on
-			clusters = slices.Concat(clusters, theirs.warm[their.VirtualHost])
+			named = slices.Concat(named, their.WarmClusters())
 		}
-		for _, c := range clusters {
-			if slices.Contains(our.Clusters, c) || slices.Contains(add[in.Name][our.VirtualHost], c) ||
-				warm && slices.Contains(ours.warm[our.VirtualHost], c) {
+		has := clustersOf(our)
+		if warm {
+			has = slices.Concat(has, our.WarmClusters())
+		}
+		host := our.Name()
+		for _, c := range named {
+			if slices.Contains(has, c) || slices.Contains(add[in.Name][host], c) {
 				continue
 			}
 			if add[in.Name] == nil {
 				add[in.Name] = names{}
 			}
-			add[in.Name][our.VirtualHost] = append(add[in.Name][our.VirtualHost], c)
+			add[in.Name][host] = append(add[in.Name][host], c)
 		}
 	}
 }
 
 // hostsOf reads a table once. One that cannot be read has no virtual hosts.
-func (b *builder) hostsOf(r *schema.Resource) *hosts {
-	if h := b.hosts[r]; h != nil {
+func (b *builder) hostsOf(r *schema.Resource) []envoy.Host {
+	if h, ok := b.hosts[r]; ok {
 		return h
 	}
-	h := &hosts{}
-	h.list, _ = envoy.HostsOf(r)
-	for i := range h.list {
-		h.domains.add(i, h.list[i].Domains)
-	}
-	h.domains.sort()
-	h.warm = warmOf(r)
 	if b.hosts == nil {
-		b.hosts = map[*schema.Resource]*hosts{}
+		b.hosts = map[*schema.Resource][]envoy.Host{}
 	}
+	h, _ := envoy.HostsOf(r)
 	b.hosts[r] = h
 	return h
 }
 
-// mayBeWarm reports whether a table may hold warm routes.
-func mayBeWarm(r *schema.Resource) bool { return bytes.Contains(r.Body, []byte(envoy.WarmName)) }
-
-// warmOf lists what the warm routes of a table name.
-func warmOf(r *schema.Resource) names {
-	if !mayBeWarm(r) {
-		return nil
-	}
-	msg, _ := envoy.Unpack(r)
-	table, ok := msg.(*routev3.RouteConfiguration)
-	if !ok {
-		return nil
-	}
-	warm := names{}
-	for _, h := range table.GetVirtualHosts() {
-		for _, rt := range h.GetRoutes() {
-			if rt.GetName() != envoy.WarmName {
-				continue
-			}
-			for _, c := range rt.GetRoute().GetWeightedClusters().GetClusters() {
-				warm[h.GetName()] = append(warm[h.GetName()], c.GetName())
-			}
-		}
-	}
-	return warm
+// clustersOf are those that a host sends to. One that cannot be read sends to
+// none: Prove reports it.
+func clustersOf(h envoy.Host) []string {
+	names, _ := h.Clusters()
+	return names
 }

@@ -31,74 +31,6 @@ func Tables(r *schema.Resource) ([]*routev3.RouteConfiguration, error) {
 	return tables, nil
 }
 
-// HostNames is what one virtual host answers to and sends requests to.
-type HostNames struct {
-	VirtualHost string
-	Domains     []string // as configured
-	Clusters    []string // named as traffic; sorted, warm routes left out
-}
-
-// HostsOf lists the virtual hosts of all tables in r, in their order. Clusters
-// that the table as a whole mirrors to are not among any host's.
-func HostsOf(r *schema.Resource) ([]HostNames, error) {
-	tables, err := Tables(r)
-	if err != nil {
-		return nil, err
-	}
-	var hosts []HostNames
-	for _, rc := range tables {
-		for _, h := range rc.GetVirtualHosts() {
-			refs, err := References(h)
-			if err != nil {
-				return nil, fmt.Errorf("%s: virtual host %s: %w", r.Key, h.GetName(), err)
-			}
-			names := HostNames{VirtualHost: h.GetName(), Domains: h.GetDomains()}
-			for _, ref := range refs {
-				if ref.Type == schema.Clusters && ref.Edge == schema.Traffic {
-					names.Clusters = append(names.Clusters, ref.Name)
-				}
-			}
-			hosts = append(hosts, names)
-		}
-	}
-	return hosts, nil
-}
-
-// DomainsOverlap reports whether some host is of both domains, each exact or
-// with a star at its beginning or end.
-func DomainsOverlap(a, b string) bool {
-	a, b = lower(a), lower(b)
-	aHead, aTail, aStar := domain(a)
-	bHead, bTail, bStar := domain(b)
-	switch {
-	case aStar && bStar:
-		// Heads and tails each have to agree as far as the shorter goes: what
-		// lies between can be anything.
-		return (strings.HasPrefix(aHead, bHead) || strings.HasPrefix(bHead, aHead)) &&
-			(strings.HasSuffix(aTail, bTail) || strings.HasSuffix(bTail, aTail))
-	case aStar:
-		return covers(aHead, aTail, b)
-	case bStar:
-		return covers(bHead, bTail, a)
-	}
-	return a == b
-}
-
-// domain parts a domain at its star.
-func domain(d string) (head, tail string, star bool) {
-	if strings.HasPrefix(d, "*") {
-		return "", d[1:], true
-	}
-	if strings.HasSuffix(d, "*") {
-		return d[:len(d)-1], "", true
-	}
-	return d, "", false
-}
-
-func covers(head, tail, host string) bool {
-	return len(host) > len(head)+len(tail) && strings.HasPrefix(host, head) && strings.HasSuffix(host, tail)
-}
-
 // RouteLine is one route of a virtual host, in comparable words.
 type RouteLine struct {
 	VirtualHost string
@@ -123,18 +55,19 @@ type RouteLine struct {
 }
 
 // Routes lists the routes of all tables in r, in the order in which they are
-// tried, warm routes left out (rules P6, P11). A virtual host that requires TLS
-// begins with a line that says so.
+// tried: see Host.Lines.
 func Routes(r *schema.Resource) ([]RouteLine, error) {
-	tables, err := Tables(r)
+	hosts, err := HostsOf(r)
 	if err != nil {
 		return nil, err
 	}
 	var lines []RouteLine
-	for _, rc := range tables {
-		for _, h := range rc.GetVirtualHosts() {
-			lines = append(lines, hostLines(rc, h)...)
+	for _, h := range hosts {
+		more, err := h.Lines()
+		if err != nil {
+			return nil, err
 		}
+		lines = append(lines, more...)
 	}
 	return lines, nil
 }

@@ -1,11 +1,14 @@
 package envoy
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -24,35 +27,126 @@ const WarmName = "sluice-warm"
 // It replaces the warm routes that r has. Their references are children: no
 // traffic comes by them, but the clusters must be there. A virtual host that r
 // lacks is an error; one without clusters gets no warm route.
+//
+// It works on the encoded table: what it does not touch stays as it is, byte by
+// byte, whoever encoded it.
 func Warm(r *schema.Resource, names map[string][]string) (*schema.Resource, error) {
-	rc, err := unpackAs[*routev3.RouteConfiguration](r)
+	w := warming{names: names, warmed: map[string]bool{}}
+	body, err := w.table(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case w.found < len(names):
+		return nil, fmt.Errorf("cannot warm %s: it lacks a virtual host of %d that are asked for", r.Key, len(names))
+	}
+	return schema.NewResource(r.Key, warmRefs(r.Refs, w.warmed), body), nil
+}
+
+// EqualButWarm reports whether two tables differ in warm routes at most.
+func EqualButWarm(a, b *schema.Resource) bool {
+	if a.Version == b.Version && a.Version != "" {
+		return true
+	}
+	bare := func(r *schema.Resource) []byte {
+		if r.Type == schema.Routes && bytes.Contains(r.Body, []byte(WarmName)) {
+			w := warming{}
+			if body, err := w.table(r); err == nil {
+				return body
+			}
+		}
+		return r.Body
+	}
+	return a.Key == b.Key && bytes.Equal(bare(a), bare(b))
+}
+
+// warming replaces the warm routes of a table.
+type warming struct {
+	names  map[string][]string // by virtual host
+	found  int                 // how many of them
+	warmed map[string]bool     // clusters
+}
+
+// table is the table's body with other warm routes.
+func (w *warming) table(r *schema.Resource) ([]byte, error) {
+	if r.Type != schema.Routes {
+		return nil, fmt.Errorf("cannot warm %s: it is no route table", r.Key)
+	}
+	value, err := anyBytes(r)
 	if err != nil {
 		return nil, err
 	}
-	found := 0
-	warmed := map[string]bool{}
-	for _, h := range rc.GetVirtualHosts() {
-		h.Routes = slices.DeleteFunc(h.Routes, isWarm)
-		clusters, ok := names[h.GetName()]
-		if !ok {
-			continue
+	out := make([]byte, 0, len(value)+len(value)/64)
+	err = eachField(value, func(num protowire.Number, whole, content []byte) {
+		if num == tableHosts {
+			if host, changed := w.host(content); changed {
+				out = protowire.AppendTag(out, tableHosts, protowire.BytesType)
+				out = protowire.AppendBytes(out, host)
+				return
+			}
 		}
-		found++
-		if w := warmRoute(clusters); w != nil {
-			h.Routes = slices.Insert(h.Routes, 0, w)
+		out = append(out, whole...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode %s: %w", r.Key, err)
+	}
+	body := make([]byte, 0, len(r.Body)-len(value)+len(out)+8)
+	err = eachField(r.Body, func(num protowire.Number, whole, _ []byte) {
+		if num == anyValue {
+			body = protowire.AppendTag(body, anyValue, protowire.BytesType)
+			body = protowire.AppendBytes(body, out)
+			return
+		}
+		body = append(body, whole...)
+	})
+	return body, err
+}
+
+// host replaces the warm routes of a virtual host: they stand first.
+func (w *warming) host(raw []byte) ([]byte, bool) {
+	h := Host{raw: raw}
+	clusters, ok := w.names[h.Name()]
+	if !ok && !h.MayBeWarm() {
+		return raw, false
+	}
+	var first []byte
+	if ok {
+		w.found++
+		if route := warmRoute(clusters); route != nil {
+			// Encoding what this package made does not fail.
+			first, _ = proto.MarshalOptions{Deterministic: true}.Marshal(route)
 		}
 		for _, c := range clusters {
-			warmed[c] = true
+			w.warmed[c] = true
 		}
 	}
-	if found < len(names) {
-		return nil, fmt.Errorf("cannot warm %s: it lacks a virtual host of %d that are asked for", r.Key, len(names))
+	out := make([]byte, 0, len(raw)+len(first)+8)
+	put := func() {
+		if first != nil {
+			out = protowire.AppendTag(out, hostRoutes, protowire.BytesType)
+			out = protowire.AppendBytes(out, first)
+			first = nil
+		}
 	}
-	body, err := encode(schema.Routes, rc)
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode %s: %w", r.Key, err)
+	_ = eachField(raw, func(num protowire.Number, whole, content []byte) {
+		if num >= hostRoutes {
+			put()
+		}
+		if num == hostRoutes && encodesWarm(content) {
+			return
+		}
+		out = append(out, whole...)
+	})
+	put()
+	return out, true
+}
+
+// encodesWarm reports whether an encoded route is warm.
+func encodesWarm(raw []byte) bool {
+	if !bytes.Contains(raw, []byte(WarmName)) {
+		return false
 	}
-	return schema.NewResource(r.Key, warmRefs(r.Refs, warmed), body), nil
+	r := &routev3.Route{}
+	return proto.Unmarshal(raw, r) == nil && isWarm(r)
 }
 
 // warmRefs are refs with those of the old warm routes replaced. Only warm routes

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"strings"
 	"testing"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -124,17 +125,84 @@ func TestOnlyWarmRoutesAreWarm(t *testing.T) {
 }
 
 func TestHostsOf(t *testing.T) {
+	type host struct {
+		Name              string
+		Domains, Clusters []string
+		Warm              []string
+		Lines             int
+	}
+	list := func(r *schema.Resource) (out []host) {
+		hosts, err := HostsOf(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hosts {
+			clusters, err1 := h.Clusters()
+			lines, err2 := h.Lines()
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			out = append(out, host{h.Name(), h.Domains(), clusters, h.WarmClusters(), len(lines)})
+		}
+		return out
+	}
 	w := warm(t, resource(t, schema.Routes, twoHosts), map[string][]string{"v": {"new"}})
-	hosts, err := HostsOf(w)
-	if err != nil {
-		t.Fatal(err)
+	want := []host{
+		{"v", []string{"a.com"}, []string{"a", "m"}, []string{"new"}, 1},
+		{"w", []string{"*"}, []string{"b", "c", "z"}, nil, 5},
 	}
-	want := []HostNames{
-		{"v", []string{"a.com"}, []string{"a", "m"}},
-		{"w", []string{"*"}, []string{"b", "c", "z"}},
-	}
-	if diff := cmp.Diff(want, hosts); diff != "" {
+	if diff := cmp.Diff(want, list(w)); diff != "" {
 		t.Error(diff)
+	}
+	// A table inside of a listener.
+	inline := resource(t, schema.Listeners, hcm(`"route_config":`+twoHosts))
+	want[0].Warm = nil
+	if diff := cmp.Diff(want, list(inline)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Hosts that are equal byte by byte are not looked into, in whatever order.
+func TestUnlike(t *testing.T) {
+	table := func(rest string, hosts ...string) []Host {
+		body := `{"name":"r",` + rest + `"virtual_hosts":[`
+		for i, h := range hosts {
+			name, cluster, _ := strings.Cut(h, ":")
+			if i > 0 {
+				body += ","
+			}
+			body += `{"name":"` + name + `","domains":["` + name + `.com"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"` + cluster + `"}}]}`
+		}
+		out, err := HostsOf(resource(t, schema.Routes, body+"]}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	words := func(hosts []Host, unlike []bool) (out []string) {
+		for i, h := range hosts {
+			if unlike[i] {
+				out = append(out, h.Name())
+			}
+		}
+		return out
+	}
+	a := table("", "a:1", "b:1", "c:1")
+	for _, c := range []struct {
+		name     string
+		b        []Host
+		ofA, ofB []string
+	}{
+		{"equal", table("", "a:1", "b:1", "c:1"), nil, nil},
+		{"another order", table("", "c:1", "a:1", "b:1"), nil, nil},
+		{"changed and added", table("", "z:1", "c:1", "b:2", "a:1"), []string{"b"}, []string{"z", "b"}},
+		{"removed", table("", "c:1"), []string{"a", "b"}, nil},
+		{"another table", table(`"ignore_path_parameters_in_path_matching":true,`, "a:1"), []string{"a", "b", "c"}, []string{"a"}},
+	} {
+		ofA, ofB := Unlike(a, c.b)
+		if diff := cmp.Diff([][]string{c.ofA, c.ofB}, [][]string{words(a, ofA), words(c.b, ofB)}); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
 	}
 }
 
@@ -180,33 +248,5 @@ func TestRoutesElsewhere(t *testing.T) {
 	}
 	if lines, err := Routes(resource(t, schema.Clusters, cluster1(`"type":"STATIC"`))); err != nil || lines != nil {
 		t.Errorf("a cluster has the routes %v, %v", lines, err)
-	}
-}
-
-func TestDomainsOverlap(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want bool
-	}{
-		{"a.com", "a.com", true},
-		{"a.com", "A.com", true},
-		{"a.com", "b.com", false},
-		{"a.com", "*", true},
-		{"*", "*", true},
-		{"*.com", "a.com", true},
-		{"*.com", ".com", false}, // the star is not empty
-		{"a.*", "a.", false},
-		{"a.*", "a.com", true},
-		{"*.a.com", "*.com", true},
-		{"*.a.com", "*.b.com", false},
-		{"a.*", "a.b.*", true},
-		{"a.*", "b.*", false},
-		{"a.*", "*.com", true}, // a.x.com
-		{"a.*", "*", true},
-		{"a.com:80", "a.com", false},
-	} {
-		if DomainsOverlap(tt.a, tt.b) != tt.want || DomainsOverlap(tt.b, tt.a) != tt.want {
-			t.Errorf("DomainsOverlap(%q, %q) is not %v, both ways", tt.a, tt.b, tt.want)
-		}
 	}
 }
