@@ -50,6 +50,16 @@ func BenchmarkPlan(b *testing.B) {
 						NewPath(schema.State{Acked: from}, target)
 					}
 				})
+				if client == schema.GRPC && tables > 1 || changed == 0 {
+					continue
+				}
+				p := NewPath(schema.State{Acked: from}, &schema.Target{Client: client, Snapshot: to, Drain: -1})
+				b.Run(fmt.Sprintf("%s/tables=%d/changed=%d/prove", client, tables, changed), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						Prove(p, schema.Snapshot{})
+					}
+				})
 			}
 		}
 	}

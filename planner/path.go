@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
-	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // made are the types of the first stage: what nothing is sent to before
@@ -59,7 +58,7 @@ type builder struct {
 	// Of gRPC clients:
 	befores  map[string][]*schema.Resource // the tables whose place one of the target's takes
 	accepted map[string]bool               // tables of which only warm routes remain to be dropped
-	hosts    map[*schema.Resource][]envoy.Host
+	hosts    map[*schema.Resource]*hosts
 }
 
 // certain is what was acknowledged and is not touched by what may have been
@@ -95,7 +94,7 @@ func (b *builder) stage(kind schema.StageKind, next schema.Snapshot, w wants) {
 		}
 	}
 	b.path.Stages = append(b.path.Stages, schema.Stage{
-		Kind: kind, Snapshot: next, Moves: moves, Wants: w.list(b.certain, next),
+		Kind: kind, Snapshot: next, Moves: moves, Wants: w.list(b.certain, next, b.target),
 	})
 	b.now = next
 }
@@ -178,7 +177,11 @@ func (b *builder) lacks(w wants, next schema.Set, t schema.Type) {
 func (b *builder) unlisten() {
 	next := b.now.Replace(schema.Listeners, b.target.Of(schema.Listeners))
 	for _, t := range routed {
-		next = next.Replace(t, next.Of(t).Filter(func(r *schema.Resource) bool { return b.target.Get(r.Key) != nil }))
+		for old, r := range schema.Diff(b.now.Of(t), b.target.Of(t)) {
+			if r == nil {
+				next = next.Replace(t, next.Of(t).Without(old.Name))
+			}
+		}
 	}
 	b.stage(schema.Unlisten, next, nil)
 }

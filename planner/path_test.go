@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -307,7 +308,23 @@ func TestP02OpenInputs(t *testing.T) {
 		if !p.At(len(p.Stages) - 1).Equal(to.Snapshot) {
 			t.Errorf("the path %v does not end at the target", kinds(p))
 		}
-		Prove(p, schema.Snapshot{})
+		// The closure is checked by what differs, and says what a look at all says.
+		proof, _ := Prove(p, schema.Snapshot{})
+		words := func(st schema.StageKind, d schema.Dangle) string {
+			return fmt.Sprintf("%s: %s@%s -> %s %s", st, d.From.Key, d.From.Version, d.To.Key, d.To.Edge)
+		}
+		var want, got []string
+		for i := range p.Stages {
+			for _, d := range p.Stages[i].Snapshot.Dangling() {
+				want = append(want, words(p.Stages[i].Kind, d))
+			}
+		}
+		for _, o := range proof.Open {
+			got = append(got, words(o.Stage, o.Dangle))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("openings (-want +got):\n%s", diff)
+		}
 	})
 }
 

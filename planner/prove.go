@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -52,10 +53,8 @@ func Prove(p *schema.Path, live schema.Snapshot) (Proof, []Hazard) {
 			l = Unproven
 		}
 		proof.Levels = append(proof.Levels, l)
-		for _, d := range st.Snapshot.Dangling() {
-			proof.Open = append(proof.Open, Opening{st.Kind, d})
-		}
 	}
+	proof.Open = openings(p)
 	return proof, hs.sorted()
 }
 
@@ -139,4 +138,104 @@ func (hs *hazards) unprovable(p *schema.Path) map[schema.Key]bool {
 		}
 	}
 	return seen
+}
+
+// openings finds what dangles at each stage. Snapshots of a path are mostly the
+// target's, of which the referrers are known: only what differs is looked at.
+func openings(p *schema.Path) []Opening {
+	target := p.Target.Snapshot
+	open := map[schema.Ref]map[*schema.Resource]bool{}
+	for _, t := range schema.AllTypes() {
+		for k := range target.Of(t).Referred() {
+			if target.Get(k) == nil {
+				opened(open, target, k, target.Of(t).Referrers(k))
+			}
+		}
+	}
+	var out []Opening
+	prev := target
+	for i := schema.Before; i < len(p.Stages); i++ {
+		next := p.At(i)
+		reopen(open, prev, next, target)
+		prev = next
+		if i < 0 {
+			continue
+		}
+		first := len(out)
+		for ref, from := range open {
+			for r := range from {
+				out = append(out, Opening{p.Stages[i].Kind, schema.Dangle{From: r, To: ref}})
+			}
+		}
+		slices.SortFunc(out[first:], func(a, b Opening) int {
+			return cmp.Or(compareKeys(a.From.Key, b.From.Key), compareKeys(a.To.Key, b.To.Key))
+		})
+	}
+	return out
+}
+
+// opened notes those of some resources that refer to k, which s lacks.
+func opened(open map[schema.Ref]map[*schema.Resource]bool, s schema.Snapshot, k schema.Key, from []*schema.Resource) {
+	for _, r := range from {
+		if !same(s.Get(r.Key), r) {
+			continue
+		}
+		for _, ref := range r.Refs {
+			if ref.Key != k || ref.Edge == schema.Optional {
+				continue
+			}
+			if open[ref] == nil {
+				open[ref] = map[*schema.Resource]bool{}
+			}
+			open[ref][r] = true
+		}
+	}
+}
+
+// reopen makes what dangles in a snapshot of what dangles in another.
+func reopen(open map[schema.Ref]map[*schema.Resource]bool, prev, next, target schema.Snapshot) {
+	var came []*schema.Resource
+	gone := map[schema.Key]bool{}
+	for old, r := range schema.DiffAll(prev, next) {
+		if r != nil {
+			came = append(came, r)
+		} else {
+			gone[old.Key] = true
+		}
+	}
+	for ref, from := range open {
+		for r := range from {
+			if next.Get(ref.Key) != nil || !same(next.Get(r.Key), r) {
+				delete(from, r)
+			}
+		}
+		if len(from) == 0 {
+			delete(open, ref)
+		}
+	}
+	for _, r := range came {
+		for _, ref := range r.Refs {
+			if next.Get(ref.Key) == nil {
+				opened(open, next, ref.Key, []*schema.Resource{r})
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for _, t := range schema.AllTypes() {
+		for k := range gone {
+			opened(open, next, k, target.Of(t).Referrers(k))
+		}
+		for _, r := range schema.Diff(target.Of(t), next.Of(t)) {
+			if r == nil {
+				continue
+			}
+			for _, ref := range r.Refs {
+				if gone[ref.Key] {
+					opened(open, next, ref.Key, []*schema.Resource{r})
+				}
+			}
+		}
+	}
 }

@@ -243,6 +243,13 @@ func gain(gains map[string]bool, old, r *schema.Resource) {
 	if r == nil {
 		return
 	}
+	for _, name := range r.Derive(old, func() any { return gainsOf(old, r) }).([]string) {
+		gains[name] = true
+	}
+}
+
+// gainsOf lists the clusters that r sends more to than old does, which may be nil.
+func gainsOf(old, r *schema.Resource) (gains []string) {
 	routes := map[string]bool{}
 	// A table that cannot be read gains nothing that could be told: Prove
 	// reports it.
@@ -251,18 +258,19 @@ func gain(gains map[string]bool, old, r *schema.Resource) {
 		for c, share := range after {
 			routes[c] = true
 			if share > before[c] {
-				gains[c] = true
+				gains = append(gains, c)
 			}
 		}
 	})
 	if r.Type == schema.Routes {
-		return // what else it names takes copies of requests, and no weight
+		return gains // what else it names takes copies of requests, and no weight
 	}
 	for _, ref := range r.Refs {
 		if ref.Type == schema.Clusters && ref.Edge == schema.Traffic && !routes[ref.Name] && !refers(old, ref.Key) {
-			gains[ref.Name] = true
+			gains = append(gains, ref.Name)
 		}
 	}
+	return gains
 }
 
 func refers(r *schema.Resource, to schema.Key) bool {

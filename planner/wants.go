@@ -26,58 +26,48 @@ func (w wants) usable(k schema.Key) {
 // list sorts the wants and finds their parents: what refers to them in a
 // snapshot, in the version that the session is sure to hold once the gate opens.
 // What it only may hold promises no subscription: to wait for one could be to
-// wait for ever.
-func (w wants) list(sure, next schema.Snapshot) []schema.Want {
+// wait for ever. Most of a snapshot is the target's, of which the referrers are
+// known; the rest is looked through.
+func (w wants) list(sure, next, target schema.Snapshot) []schema.Want {
 	if len(w) == 0 {
 		return nil
 	}
-	// Most references lead elsewhere: a few bits of the name tell. And what wants
-	// tables alone need not look into them.
-	var near [1 << 10]bool
-	deep := false
-	for k := range w {
-		near[bits(k)] = true
-		deep = deep || k.Type < schema.Listeners
-	}
 	parents := make(map[schema.Key][]schema.Key, len(w))
 	for _, t := range schema.AllTypes() {
-		if t.Live() || !deep && t != schema.Listeners && t != schema.ScopedRoutes && t != schema.Extensions {
+		if t.Live() || next.Of(t).Len() == 0 {
 			continue
 		}
-		for r := range next.Of(t).All() {
-			known := false
+		add := func(to schema.Key, r *schema.Resource) {
+			if same(sure.Get(r.Key), r) {
+				parents[to] = append(parents[to], r.Key)
+			}
+		}
+		for k := range w {
+			for _, r := range target.Of(t).Referrers(k) {
+				if same(next.Get(r.Key), r) {
+					add(k, r)
+				}
+			}
+		}
+		for _, r := range schema.Diff(target.Of(t), next.Of(t)) {
+			if r == nil {
+				continue
+			}
 			for _, ref := range r.Refs {
-				if !near[bits(ref.Key)] || ref.Edge == schema.Optional {
-					continue
+				if _, ok := w[ref.Key]; ok && ref.Edge != schema.Optional {
+					add(ref.Key, r)
 				}
-				if _, ok := w[ref.Key]; !ok {
-					continue
-				}
-				if !known && !same(sure.Get(r.Key), r) {
-					break
-				}
-				known = true
-				parents[ref.Key] = append(parents[ref.Key], r.Key)
 			}
 		}
 	}
 	out := make([]schema.Want, 0, len(w))
 	for k, want := range w {
 		want.Parents = parents[k]
+		slices.SortFunc(want.Parents, compareKeys)
 		out = append(out, want)
 	}
 	slices.SortFunc(out, func(a, b schema.Want) int { return compareKeys(a.Key, b.Key) })
 	return out
-}
-
-// bits are 10 of a key.
-func bits(k schema.Key) int {
-	n := len(k.Name)
-	b := n + int(k.Type)<<6
-	for i := max(0, n-4); i < n; i++ {
-		b = b*31 + int(k.Name[i])
-	}
-	return b & (1<<10 - 1)
 }
 
 func compareKeys(a, b schema.Key) int {

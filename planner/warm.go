@@ -83,7 +83,7 @@ func (b *builder) warm() {
 	w := wants{}
 	for name, clusters := range add {
 		stands := b.now.Of(schema.Routes).Get(name)
-		for _, h := range b.hostsOf(stands) {
+		for _, h := range b.hostsOf(stands).list {
 			if h.MayBeWarm() {
 				clusters[h.Name()] = append(clusters[h.Name()], h.WarmClusters()...)
 			}
@@ -166,7 +166,8 @@ func (b *builder) missing(add map[string]names, from, in *schema.Resource, warm 
 	if from == nil || in == nil || from == in {
 		return
 	}
-	ours, theirs := b.hostsOf(in), b.hostsOf(from)
+	ourTable, theirTable := b.hostsOf(in), b.hostsOf(from)
+	ours, theirs := ourTable.list, theirTable.list
 	ourDomains, theirDomains := differing(ours, theirs, envoy.Host.MayBeWarm)
 	order, _ := pairs(&ourDomains, &theirDomains)
 	for _, p := range order {
@@ -174,11 +175,11 @@ func (b *builder) missing(add map[string]names, from, in *schema.Resource, warm 
 			continue
 		}
 		our, their := ours[p.a], theirs[p.b]
-		named := clustersOf(their)
+		named := theirTable.clusters(p.b)
 		if from.Name == in.Name { // what one table named it names on
 			named = slices.Concat(named, their.WarmClusters())
 		}
-		has := clustersOf(our)
+		has := ourTable.clusters(p.a)
 		if warm {
 			has = slices.Concat(has, our.WarmClusters())
 		}
@@ -195,17 +196,33 @@ func (b *builder) missing(add map[string]names, from, in *schema.Resource, warm 
 	}
 }
 
+// hosts are the virtual hosts of a table.
+type hosts struct {
+	list  []envoy.Host
+	sends map[int][]string // clusters, of the hosts that were looked into
+}
+
 // hostsOf reads a table once. One that cannot be read has no virtual hosts.
-func (b *builder) hostsOf(r *schema.Resource) []envoy.Host {
-	if h, ok := b.hosts[r]; ok {
+func (b *builder) hostsOf(r *schema.Resource) *hosts {
+	if h := b.hosts[r]; h != nil {
 		return h
 	}
 	if b.hosts == nil {
-		b.hosts = map[*schema.Resource][]envoy.Host{}
+		b.hosts = map[*schema.Resource]*hosts{}
 	}
-	h, _ := envoy.HostsOf(r)
+	h := &hosts{sends: map[int][]string{}}
+	h.list, _ = envoy.HostsOf(r)
 	b.hosts[r] = h
 	return h
+}
+
+// clusters are those that a host sends to.
+func (h *hosts) clusters(i int) []string {
+	if names, ok := h.sends[i]; ok {
+		return names
+	}
+	h.sends[i] = clustersOf(h.list[i])
+	return h.sends[i]
 }
 
 // clustersOf are those that a host sends to. One that cannot be read sends to

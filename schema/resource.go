@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // Key names a resource: its type and its name on the wire.
@@ -66,6 +67,37 @@ type Resource struct {
 	chunk    []byte // Body behind its tag and length
 	priority uint64 // place in a Set's tree, from the name alone
 	sum      Sum    // hash of name and version
+	derived  atomic.Pointer[derivation]
+}
+
+// derivation is what was computed from a resource and another.
+type derivation struct {
+	with  *Resource
+	value any
+	next  *derivation
+	n     int // of the chain
+}
+
+// maxDerived bounds what is remembered of one resource: a fleet holds a handful
+// of versions that a new one replaces.
+const maxDerived = 8
+
+// Derive computes something from the resource and another, which may be nil,
+// once: the sessions of a fleet hold few versions of a resource, and ask the same
+// of each pair. It is for one purpose alone, that of package planner.
+func (r *Resource) Derive(with *Resource, compute func() any) any {
+	first := r.derived.Load()
+	for d := first; d != nil; d = d.next {
+		if d.with == with {
+			return d.value
+		}
+	}
+	d := &derivation{with: with, value: compute(), n: 1}
+	if first != nil && first.n < maxDerived {
+		d.next, d.n = first, first.n+1
+	}
+	r.derived.Store(d)
+	return d.value
 }
 
 // bodyTag is field 2, length-delimited: where DiscoveryResponse.resources and

@@ -2,8 +2,10 @@ package schema
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Set is an immutable set of resources of one type, ordered by name. Sets made
@@ -19,6 +21,9 @@ type treap struct {
 	left, right *treap
 	n           int
 	sum         Sum
+	// referrers is the index of the set whose root this is, once it was asked
+	// for: a function of the set, so that it is no matter who stores it first.
+	referrers atomic.Pointer[map[Key][]*Resource]
 }
 
 func join(res *Resource, left, right *treap) *treap {
@@ -107,6 +112,33 @@ func (s Set) Get(name string) *Resource {
 		}
 	}
 	return nil
+}
+
+// Referrers lists the resources of the set that refer to a key, but for those
+// whose reference may dangle, sorted by name. The first call reads the whole set,
+// later ones of the same set or one that shares its root do not.
+func (s Set) Referrers(k Key) []*Resource { return s.index()[k] }
+
+// Referred yields the keys that have referrers, in no order.
+func (s Set) Referred() iter.Seq[Key] { return maps.Keys(s.index()) }
+
+func (s Set) index() map[Key][]*Resource {
+	if s.root == nil {
+		return nil
+	}
+	if made := s.root.referrers.Load(); made != nil {
+		return *made
+	}
+	index := map[Key][]*Resource{}
+	for r := range s.All() {
+		for _, ref := range r.Refs {
+			if ref.Edge != Optional {
+				index[ref.Key] = append(index[ref.Key], r)
+			}
+		}
+	}
+	s.root.referrers.Store(&index)
+	return index
 }
 
 // All yields the resources, sorted by name.

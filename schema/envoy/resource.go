@@ -71,20 +71,6 @@ func Unpack(r *schema.Resource) (proto.Message, error) {
 	return msg, nil
 }
 
-// unpackAs decodes the message of a resource that must hold an M.
-func unpackAs[M proto.Message](r *schema.Resource) (M, error) {
-	var none M
-	msg, err := Unpack(r)
-	if err != nil {
-		return none, err
-	}
-	m, ok := msg.(M)
-	if !ok {
-		return none, fmt.Errorf("%s holds a %s", r.Key, msg.ProtoReflect().Descriptor().FullName())
-	}
-	return m, nil
-}
-
 // TypeOfMessage is the resource type whose message msg is.
 func TypeOfMessage(msg proto.Message) (schema.Type, bool) {
 	return schema.TypeOf(typePrefix + string(msg.ProtoReflect().Descriptor().FullName()))
