@@ -127,12 +127,12 @@ func (hs *hazards) unprovable(p *schema.Path) map[schema.Key]bool {
 				hs.add("unproven", w.Key, "see to it that what it may refer to is there before it is served",
 					"%s%s", w.Key, fmt.Sprintf(format, args...))
 			}
-			msg, err := envoy.Unpack(r)
+			doubts, err := envoy.Doubts(r)
 			if err != nil {
 				doubt(" cannot be read: %v", err)
 				continue
 			}
-			for _, why := range envoy.Unprovable(msg) {
+			for _, why := range doubts {
 				doubt(": %s", why)
 			}
 		}
@@ -145,9 +145,16 @@ func (hs *hazards) unprovable(p *schema.Path) map[schema.Key]bool {
 func openings(p *schema.Path) []Opening {
 	target := p.Target.Snapshot
 	open := map[schema.Ref]map[*schema.Resource]bool{}
+	var have [schema.NumTypes]map[string]bool
+	for _, t := range schema.AllTypes() {
+		have[t] = make(map[string]bool, target.Of(t).Len())
+		for r := range target.Of(t).All() {
+			have[t][r.Name] = true
+		}
+	}
 	for _, t := range schema.AllTypes() {
 		for k := range target.Of(t).Referred() {
-			if target.Get(k) == nil {
+			if !have[k.Type][k.Name] {
 				opened(open, target, k, target.Of(t).Referrers(k))
 			}
 		}

@@ -3,6 +3,7 @@ package envoy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -97,25 +98,27 @@ func eachField(msg []byte, f func(num protowire.Number, whole, content []byte)) 
 }
 
 func hostsIn(r *schema.Resource, table []byte) ([]Host, error) {
-	n := 0
-	var frame []byte
-	err := eachField(table, func(num protowire.Number, whole, _ []byte) {
+	frame := frameOf(table)
+	var out []Host
+	err := eachField(table, func(num protowire.Number, _, content []byte) {
 		if num == tableHosts {
-			n++
-		} else {
-			frame = append(frame, whole...)
+			out = append(out, Host{content, frame})
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode %s: %w", r.Key, err)
 	}
-	out := make([]Host, 0, n)
-	err = eachField(table, func(num protowire.Number, _, content []byte) {
-		if num == tableHosts {
-			out = append(out, Host{content, frame})
+	return out, nil
+}
+
+// frameOf is an encoded table without its hosts, as far as it can be read.
+func frameOf(table []byte) (frame []byte) {
+	_ = eachField(table, func(num protowire.Number, whole, _ []byte) {
+		if num != tableHosts {
+			frame = append(frame, whole...)
 		}
 	})
-	return out, err
+	return frame
 }
 
 // Equal reports whether two hosts say the same, in tables that say the same.
@@ -259,4 +262,77 @@ func Unlike(a, b []Host) (ofA, ofB []bool) {
 		}
 	}
 	return ofA, ofB
+}
+
+// Doubts says what in a resource refers to others in a way that only a running
+// proxy can tell, as Unprovable does. Of a route table it decodes the virtual
+// hosts that can hold such a thing.
+func Doubts(r *schema.Resource) ([]string, error) {
+	if r.Type != schema.Routes {
+		msg, err := Unpack(r)
+		if err != nil {
+			return nil, err
+		}
+		return Unprovable(msg), nil
+	}
+	hosts, err := HostsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	value, err := anyBytes(r)
+	if err != nil {
+		return nil, err
+	}
+	frame := &routev3.RouteConfiguration{}
+	if err := proto.Unmarshal(frameOf(value), frame); err != nil {
+		return nil, fmt.Errorf("cannot decode %s: %w", r.Key, err)
+	}
+	out := Unprovable(frame)
+	hostPlan := planOf((*routev3.VirtualHost)(nil).ProtoReflect().Descriptor())
+	for i, h := range hosts {
+		if !hostPlan.suspects(h.raw) {
+			continue
+		}
+		vh, err := h.message()
+		if err != nil {
+			return nil, err
+		}
+		for _, why := range Unprovable(vh) {
+			out = append(out, fmt.Sprintf("virtual_hosts[%d].%s", i, why))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// suspects reports whether an encoded message can hold a doubt: one of the
+// table's doubtful fields, or an Any, which is not looked into. What is no
+// encoding is suspect too.
+func (p *plan) suspects(raw []byte) bool {
+	if p == nil {
+		return false
+	}
+	if p.note != "" {
+		return true
+	}
+	found := false
+	err := eachField(raw, func(num protowire.Number, _, content []byte) {
+		if found {
+			return
+		}
+		for i := range p.steps {
+			s := &p.steps[i]
+			if s.field.Number() != num {
+				continue
+			}
+			switch {
+			case s.any, s.field.IsMap(), s.means != nil && s.means.reason != "":
+				found = true
+			case s.into != nil:
+				found = s.into.suspects(content)
+			}
+			return
+		}
+	})
+	return found || err != nil
 }

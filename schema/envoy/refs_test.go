@@ -213,10 +213,25 @@ func TestUnprovable(t *testing.T) {
 				`"odcds":{"source":`+ads+`}`) + `}}`,
 			[]string{`typed_per_filter_config["od"].odcds.source: requests choose the clusters, on demand`},
 		},
+		{
+			"a second host", schema.Routes, `{"name":"r","virtual_hosts":[{"name":"v","domains":["a"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"a"}}]},
+				{"name":"w","domains":["b"],"routes":[{"match":{"prefix":"/"},"route":{"weighted_clusters":{"clusters":[{"cluster_header":"x","weight":1}]}}}]}]}`,
+			[]string{"virtual_hosts[1].routes[0].route.weighted_clusters.clusters[0].cluster_header: a request header chooses the cluster"},
+		},
+		{
+			"Lua of a route", schema.Routes, `{"name":"r","virtual_hosts":[{"name":"v","domains":["a"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"a"},
+				"typed_per_filter_config":{"lua":` + typed("envoy.extensions.filters.http.lua.v3.LuaPerRoute", `"name":"x"`) + `}}]}]}`,
+			[]string{`virtual_hosts[0].routes[0].typed_per_filter_config["lua"]: a Lua script may call any cluster`},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, Unprovable(parse(t, tt.typ, tt.json))); diff != "" {
 				t.Error(diff)
+			}
+			// The same, of the encoded resource.
+			doubts, err := Doubts(resource(t, tt.typ, tt.json))
+			if diff := cmp.Diff(tt.want, doubts); diff != "" || err != nil {
+				t.Error(diff, err)
 			}
 		})
 	}
