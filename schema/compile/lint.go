@@ -25,8 +25,7 @@ func (m *model) lint() {
 		m.lintService(name, s)
 	}
 	for name, s := range sorted(m.secrets) {
-		m.oneOf(s.At, quoted("secret", name), "file", "env")
-		m.error(s.At.pos, "unsupported", "give proxies and servers their certificates on disk for now", "secret %q: secrets are not supported yet", name)
+		m.lintSecret(name, s)
 	}
 	for t := range m.patches {
 		for _, p := range sorted(m.patches[t]) {
@@ -40,7 +39,7 @@ func (m *model) lint() {
 		for name, r := range sorted(m.resources[t]) {
 			m.allowed(r.At)
 			if schema.Type(t) == schema.Secrets {
-				m.error(r.At.pos, "unsupported", "never keep a secret in Git", "secret %q: secrets are not supported yet", name)
+				m.error(r.At.pos, "unsupported", "never keep a secret in Git: refer to one with secrets", "secret %q: Envoy's own secrets are not taken", name)
 			}
 			if schema.Type(t) == schema.Listeners && len(r.Groups) == 0 {
 				m.error(r.At.pos, "missing-field", `add groups: ["…"] beside the listener's own fields`, "listener %q names no groups: nobody would get it", name)
@@ -133,9 +132,6 @@ func (m *model) lintListener(name string, l *listener) {
 			m.ipAddress(l.At.at(field), what+": "+field, addr, "listen on an IP address, such as 0.0.0.0")
 		}
 	}
-	if l.TLS != nil {
-		m.error(l.At.at("tls"), "unsupported", "", "%s: TLS is not supported yet", what)
-	}
 	if l.AccessLog != nil {
 		m.atMostOne(l.AccessLog.At, what+".access_log", "format", "json")
 	}
@@ -157,7 +153,7 @@ func (m *model) lintListener(name string, l *listener) {
 }
 
 // boundOnly are the fields of a listener that are for a bound port alone.
-var boundOnly = []string{"protocol", "https_redirect", "access_log", "proxy_protocol", "edge", "trusted_hops", "idle_timeout"}
+var boundOnly = []string{"protocol", "https_redirect", "tls", "access_log", "proxy_protocol", "edge", "trusted_hops", "idle_timeout"}
 
 // nonEmpty wants a list to hold something.
 func (m *model) nonEmpty(n *node, what, field, why string) {

@@ -129,19 +129,3 @@ func (m *model) lintHealth(what string, s *service) {
 		m.error(h.At.at("timeout"), "range", "", "%s: health.timeout is longer than interval", what)
 	}
 }
-
-func (m *model) lintTLS(what string, s *service) {
-	t := s.TLS
-	if t == nil {
-		return
-	}
-	for _, field := range []string{"secret", "ca"} {
-		if t.At.get(field) != nil {
-			m.error(t.At.at(field), "unsupported", "use trust, a file on the node", "%s.tls: secrets are not supported yet", what)
-		}
-	}
-	if t.serverNameOf(s) == "" && len(t.SANs) == 0 {
-		m.error(t.At.pos, "missing-field", `give sni or sans: tls: sni: "api.example.com"`,
-			"%s.tls: there is no name to check certificates for", what)
-	}
-}

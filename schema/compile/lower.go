@@ -48,6 +48,9 @@ func (m *model) lower(sound bool) *schema.Fleet {
 		for name, s := range sorted(m.services) {
 			lo.service(name, s)
 		}
+		for name, s := range sorted(m.secrets) {
+			lo.secret(name, s)
+		}
 		for name, l := range sorted(m.listeners) {
 			lo.listener(name, l)
 		}

@@ -73,6 +73,9 @@ func (lo *lowering) listener(name string, l *listener) {
 		} else {
 			msg.FilterChains = chain(lo.http(name, l))
 		}
+		for _, c := range msg.FilterChains {
+			c.TransportSocket = l.TLS.lower(l.Protocol)
+		}
 	}
 	if r := lo.patched(schema.Key{Type: schema.Listeners, Name: name}, msg, wire, l.At.pos); r != nil {
 		lo.listeners[name] = r

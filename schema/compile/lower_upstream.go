@@ -1,18 +1,11 @@
 package compile
 
 import (
-	"net/netip"
-	"strings"
-
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
-
-const tlsName = "envoy.transport_sockets.tls"
 
 // lbSettingOf says for which load balancers a setting is; those that it does not
 // list are for all.
@@ -129,62 +122,4 @@ func (b *breakers) lower() *clusterv3.CircuitBreakers {
 		t.RetryBudget = &clusterv3.CircuitBreakers_Thresholds_RetryBudget{BudgetPercent: &typev3.Percent{Value: b.RetryBudget}}
 	}
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{t}}
-}
-
-// serverNameOf is the name that endpoints are asked for: the author's, or that
-// of the name that is looked up.
-func (t *serviceTLS) serverNameOf(s *service) string {
-	if t.SNI != "" || s.DNS == "" {
-		return t.SNI
-	}
-	host, _ := splitAddress(s.DNS)
-	return host
-}
-
-// lower makes TLS to endpoints. A certificate is always checked for a name:
-// Envoy by itself would take any that the authorities signed.
-func (t *serviceTLS) lower(s *service) *corev3.TransportSocket {
-	sni := t.serverNameOf(s)
-	sans := t.SANs
-	if len(sans) == 0 {
-		sans = []string{sni}
-	}
-	validation := &tlsv3.CertificateValidationContext{
-		TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: t.Trust}},
-	}
-	for _, san := range sans {
-		validation.MatchTypedSubjectAltNames = append(validation.MatchTypedSubjectAltNames, sanMatcher(san))
-	}
-	common := &tlsv3.CommonTlsContext{
-		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation},
-	}
-	if s.http2() {
-		common.AlpnProtocols = []string{"h2"}
-	}
-	if t.MinVersion != "" {
-		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2}
-		if t.MinVersion == "1.3" {
-			common.TlsParams.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
-			common.TlsParams.TlsMaximumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
-		}
-	}
-	return &corev3.TransportSocket{
-		Name:       tlsName,
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&tlsv3.UpstreamTlsContext{Sni: sni, CommonTlsContext: common})},
-	}
-}
-
-// sanMatcher reads a name as a URI, an IP address or a DNS name; a star at the
-// beginning is any text.
-func sanMatcher(san string) *tlsv3.SubjectAltNameMatcher {
-	m := &tlsv3.SubjectAltNameMatcher{SanType: tlsv3.SubjectAltNameMatcher_DNS, Matcher: stringExact(san)}
-	if _, err := netip.ParseAddr(san); err == nil {
-		m.SanType = tlsv3.SubjectAltNameMatcher_IP_ADDRESS
-	} else if strings.Contains(san, "://") {
-		m.SanType = tlsv3.SubjectAltNameMatcher_URI
-	}
-	if rest, ok := strings.CutPrefix(san, "*"); ok && rest != "" {
-		m.Matcher = &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: rest}}
-	}
-	return m
 }

@@ -20,6 +20,7 @@ func (m *model) resolve(dir string) {
 	m.resolveListeners()
 	m.resolveRoutes()
 	m.resolveServices()
+	m.resolveSecrets()
 	m.resolvePatches()
 	m.resolveTests()
 	for g := range sorted(m.groups) {

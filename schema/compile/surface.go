@@ -62,8 +62,16 @@ type wave struct {
 
 type secret struct {
 	entry
-	File string `cue:"file"`
-	Env  string `cue:"env"`
+	Node *nodeSecret `cue:"node"`
+	File string      `cue:"file"`
+	Env  string      `cue:"env"`
+}
+
+type nodeSecret struct {
+	entry
+	Cert string `cue:"cert"`
+	Key  string `cue:"key"`
+	CA   string `cue:"ca"`
 }
 
 // resource is an Envoy message; its fields are read as protojson.

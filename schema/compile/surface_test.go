@@ -32,7 +32,7 @@ func TestSurface(t *testing.T) {
 		"#Service": reflect.TypeFor[service](), "#Endpoint": reflect.TypeFor[endpoint](),
 		"#LBSettings": reflect.TypeFor[lbSettings](), "#Health": reflect.TypeFor[health](),
 		"#Outliers": reflect.TypeFor[outliers](), "#Breakers": reflect.TypeFor[breakers](),
-		"#ServiceTLS": reflect.TypeFor[serviceTLS](), "#Secret": reflect.TypeFor[secret](),
+		"#ServiceTLS": reflect.TypeFor[serviceTLS](), "#Secret": reflect.TypeFor[secret](), "#NodeSecret": reflect.TypeFor[nodeSecret](),
 		"#Resource": reflect.TypeFor[resource](), "#Patch": reflect.TypeFor[patch](),
 		"#Test": reflect.TypeFor[test](), "#Request": reflect.TypeFor[request](),
 		"#Expect": reflect.TypeFor[expect](), "#Settings": reflect.TypeFor[settings](),

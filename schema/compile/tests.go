@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -88,6 +89,7 @@ func nobody(listener string) string {
 type routeTable struct {
 	group, name string
 	listener    string // its author's name
+	tls         bool   // requests arrive by https
 	target      string // what a gRPC client dials to get here; empty for a port
 	key         schema.Key
 	message     *routev3.RouteConfiguration
@@ -101,10 +103,15 @@ func tablesOf(f *schema.Fleet) []routeTable {
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		for l := range g.Snapshot.Of(schema.Listeners).All() {
-			target := ""
+			target, tls := "", false
 			if msg, err := envoy.Unpack(l); err == nil {
-				if lis, ok := msg.(*listenerv3.Listener); ok && lis.GetApiListener() != nil {
-					target = l.Name
+				if lis, ok := msg.(*listenerv3.Listener); ok {
+					if lis.GetApiListener() != nil {
+						target = l.Name
+					}
+					tls = slices.ContainsFunc(lis.GetFilterChains(), func(c *listenerv3.FilterChain) bool {
+						return c.GetTransportSocket().GetName() == tlsName
+					})
 				}
 			}
 			for _, ref := range l.Refs {
@@ -122,6 +129,7 @@ func tablesOf(f *schema.Fleet) []routeTable {
 					t = routeTable{name: r.Name, key: r.Key, message: rc, table: envoy.NewTable(rc)}
 					compiled[r] = t
 				}
+				t.tls = tls
 				t.group, t.target, t.listener = g.Name, target, f.Provenance.Of(l.Key).Name
 				out = append(out, t)
 			}
@@ -137,8 +145,13 @@ func (t *routeTable) decide(test schema.RouteTest) (envoy.Decision, bool) {
 	var d envoy.Decision
 	switch {
 	case test.Listener != "" && test.Listener != t.listener:
+	case t.tls && test.Request.Scheme == "http": // which does not get in
 	case t.target == "":
-		d = t.table.Match(test.Request)
+		r := test.Request
+		if t.tls {
+			r.Scheme = "https"
+		}
+		d = t.table.Match(r)
 	case strings.EqualFold(t.target, test.Request.Host):
 		d = t.table.MatchGRPC(test.Request)
 	}
