@@ -21,10 +21,13 @@ func newRenderCommand(a *app) *cobra.Command {
 included, makes for each group: what its nodes are sent once all is rolled out.
 
 With --origins each resource says the lines that it was made from. With --diff it
-prints what differs from a revision instead, as a unified diff of each resource.`,
+prints what differs from a revision instead, as a unified diff of each resource.
+With --files it writes them as files for nodes that watch a folder, in an order in
+which no file names one that is not there, and removes what is left over.`,
 		Example: `  sluice render
   sluice render --group edge --type routes --origins
-  sluice render --diff origin/main`,
+  sluice render --diff origin/main
+  sluice render --files /srv/xds`,
 		Args: atMostOne,
 	}
 	f := cmd.Flags()
@@ -32,10 +35,17 @@ prints what differs from a revision instead, as a unified diff of each resource.
 	f.StringSliceVar(&r.only.types, "type", nil, "print resources of this type alone, such as routes; may be repeated")
 	f.BoolVar(&r.origins, "origins", false, "say the file and line that each resource was made from")
 	f.StringVar(&r.diff, "diff", "", "print what differs from this revision")
+	f.StringVar(&r.files, "files", "", "write files for nodes that watch a folder into this one, and print nothing")
+	f.StringVar(&r.filesAs, "files-as", "", "the path by which nodes know the folder of --files (default: its own)")
 	folder := pathFlag(cmd)
 	output := outputFlag(cmd, "yaml", "json")
 	completeWith(cmd, "type", typeWords()...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, other := range []string{"type", "origins", "diff", "output"} {
+			if r.files != "" && cmd.Flags().Changed(other) {
+				return fmt.Errorf("--files writes all of a group, as JSON: leave --%s out", other)
+			}
+		}
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
 		r.app, r.format = a, output.value
@@ -51,6 +61,8 @@ type renderRun struct {
 	origins bool
 	diff    string // revision; empty for none
 	format  string
+	files   string // folder; empty to print
+	filesAs string
 }
 
 // selection is what of a fleet is printed. What is left out is all.
@@ -76,6 +88,9 @@ func (r *renderRun) run(ctx context.Context, dir, folder string) error {
 	}
 	if err := r.only.checkGroups(fleet); err != nil {
 		return err
+	}
+	if r.files != "" {
+		return r.write(fleet)
 	}
 	doc, err := renderingOf(fleet, r.only, r.origins)
 	if err != nil {

@@ -33,6 +33,9 @@ func applySettings(cmd *cobra.Command) error {
 		if f.Changed || f.Name == "help" || f.Name == "version" || bad != nil {
 			return
 		}
+		if f.Name == "files" && cmd.Name() == "render" {
+			return // a server's setting must not have render write
+		}
 		from := "SLUICE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		value := os.Getenv(from)
 		ok := value != ""
