@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -24,11 +23,16 @@ a fleet: the stages that each node is led through, and what becomes of traffic.
 The plan begins at --base, or else at what the nodes of the running server have
 acknowledged, or else where the work left origin/HEAD. Nothing is sent.
 
+A plan that is saved with --out holds as long as neither the configuration nor
+what the nodes hold has changed; --check refuses it after that.
+
 It exits with 3 if there is no safe path, or if a hazard blocks that is not
 allowed; with --detailed-exitcode with 2 if there are changes.`,
 		Example: `  sluice plan                      # against the running server
   sluice plan --base origin/main   # against a revision
-  sluice plan --base HEAD~1 --to HEAD -o json`,
+  sluice plan --base HEAD~1 --to HEAD -o json
+  sluice plan --out plan.json      # what was reviewed …
+  sluice plan --check plan.json    # … is still what would be done`,
 		Args: atMostOne,
 	}
 	f := cmd.Flags()
@@ -36,10 +40,12 @@ allowed; with --detailed-exitcode with 2 if there are changes.`,
 	f.StringVar(&p.to, "to", "", "plan to this revision instead of the working tree")
 	f.StringVar(&p.server, "server", defaultSocket(), "plan from what the nodes of the server behind this admin socket hold")
 	f.StringSliceVar(&p.allow, "allow", nil, "accept the hazard of this code; may be repeated")
+	f.StringVar(&p.out, "out", "", "also save the plan in this file, bound to the content that it was made from")
+	f.StringVar(&p.check, "check", "", "refuse if the plan saved in this file no longer holds")
 	detailed := f.Bool("detailed-exitcode", false, "exit with 2 if there are changes")
 	folder := pathFlag(cmd)
-	output := outputFlag(cmd, "text", "json")
-	completeWith(cmd, "allow", "empty-cluster")
+	output := outputFlag(cmd, "text", "json", "markdown")
+	completeWith(cmd, "allow", blockingCodes()...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
@@ -48,9 +54,12 @@ allowed; with --detailed-exitcode with 2 if there are changes.`,
 		if err != nil {
 			return because(ctx, err)
 		}
-		if output.value == "json" {
+		switch output.value {
+		case "json":
 			err = printJSON(a.out, doc)
-		} else {
+		case "markdown":
+			_, err = io.WriteString(a.out, planMarkdown(doc, markdownLimit))
+		default:
 			err = printPlan(a.out, doc, a.colour())
 		}
 		switch why := doc.refusal(); {
@@ -72,6 +81,7 @@ type planRun struct {
 	base, to, server string
 	explicit         bool // the server was named
 	allow            []string
+	out, check       string // files
 
 	tree   *workTree
 	repo   *reconcile.WorkRepo
@@ -93,21 +103,51 @@ func (p *planRun) run(ctx context.Context, dir, folder string) (doc *planDocumen
 	if err := p.begin(ctx, in); err != nil {
 		return nil, err
 	}
-	return newPlan(in)
+	bound := bindingOf(in)
+	if p.check != "" {
+		held, err := readPlan(p.check)
+		if err != nil {
+			return nil, err
+		}
+		if why := held.stale(bound); why != "" {
+			return nil, &exitError{exitRefused, fmt.Sprintf("the plan in %s is stale: %s since it was made; read the new one with sluice plan, and save it with --out", p.check, why)}
+		}
+	}
+	if err := p.during("planning", func() (err error) { doc, err = newPlan(in); return err }); err != nil {
+		return nil, err
+	}
+	if p.out != "" {
+		err = (&savedPlan{doc, bound}).save(p.out)
+	}
+	return doc, err
+}
+
+// blockingCodes are the hazards that --allow is for.
+func blockingCodes() []string {
+	var codes []string
+	for _, h := range schema.Hazards() {
+		if h.Blocking {
+			codes = append(codes, h.Code)
+		}
+	}
+	return codes
 }
 
 // end reads what the plan leads to.
 func (p *planRun) end(ctx context.Context, in *planInput) (err error) {
 	if p.to == "" {
 		in.to = planRevision{From: "working tree"}
-		in.fleet, err = p.tree.compile(ctx)
+		err = p.during("compiling the working tree", func() error {
+			in.fleet, err = p.tree.compile(ctx)
+			return err
+		})
 	} else {
 		var rev reconcile.Revision
 		if rev, err = p.repo.Resolve(p.to); err != nil {
 			return err
 		}
 		in.to = planRevision{Commit: rev.Commit, From: "--to"}
-		in.fleet, err = p.tree.compileRevision(ctx, rev)
+		in.fleet, err = p.compiled(ctx, rev)
 		if err == nil && in.fleet == nil {
 			return fmt.Errorf("commit %s has no folder %s", short(rev.Commit), p.tree.path)
 		}
@@ -145,12 +185,6 @@ func (p *planRun) begin(ctx context.Context, in *planInput) error {
 	return p.offline(ctx, in, base, "merge base of "+to+" and origin/HEAD")
 }
 
-func (p *planRun) ask(ctx context.Context) (*reconcile.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return newAdminClient(p.server).status(ctx)
-}
-
 func (p *planRun) offline(ctx context.Context, in *planInput, base, from string) error {
 	rev, err := p.repo.Resolve(base)
 	if err != nil {
@@ -172,51 +206,17 @@ func (p *planRun) offline(ctx context.Context, in *planInput, base, from string)
 	return nil
 }
 
-// running takes each group's state from a server.
-func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
-	p.say("base: what the nodes of the server at %s have acknowledged", p.server)
-	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: "server"}
-	var bases []string
-	for i := range st.Groups {
-		g := &st.Groups[i]
-		b := planBase{commit: g.Base, state: g.State, nodes: planNodes{
-			Total: g.Connected + g.Expected, Acked: g.AtTarget, Disconnected: g.Expected,
-		}}
-		var err error
-		if b.fleet, err = p.held(ctx, g.Name, g.Base); err != nil {
-			return err
-		}
-		if b.under, err = p.held(ctx, g.Name, g.Target); err != nil {
-			return err
-		}
-		in.groups[g.Name] = b
-		if !slices.Contains(bases, g.Base) {
-			bases = append(bases, g.Base)
-		}
-	}
-	if len(bases) == 1 {
-		in.base.Commit = bases[0]
-	}
-	return nil
-}
-
-// held compiles a commit that the nodes of a group hold.
-func (p *planRun) held(ctx context.Context, group, commit string) (*schema.Fleet, error) {
-	if commit == "" {
-		return nil, nil
-	}
-	if f, ok := p.fleets[commit]; ok {
+// compiled compiles a commit once.
+func (p *planRun) compiled(ctx context.Context, rev reconcile.Revision) (f *schema.Fleet, err error) {
+	if f, ok := p.fleets[rev.Commit]; ok {
 		return f, nil
 	}
-	rev, err := p.repo.Resolve(commit)
-	if err != nil {
-		return nil, fmt.Errorf("group %s is at commit %s, which is not in this repository: fetch it first (git fetch), or name a revision with --base", group, short(commit))
+	err = p.during("compiling commit "+short(rev.Commit), func() error {
+		f, err = p.tree.compileRevision(ctx, rev)
+		return err
+	})
+	if err == nil {
+		p.fleets[rev.Commit] = f
 	}
-	return p.compiled(ctx, rev)
-}
-
-func (p *planRun) compiled(ctx context.Context, rev reconcile.Revision) (*schema.Fleet, error) {
-	f, err := p.tree.compileRevision(ctx, rev)
-	p.fleets[rev.Commit] = f
 	return f, err
 }

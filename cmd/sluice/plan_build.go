@@ -30,13 +30,14 @@ type planBase struct {
 	commit string
 	state  string
 	nodes  planNodes
+	differ []planNode
 }
 
 // newPlan makes the document.
 func newPlan(in *planInput) (*planDocument, error) {
 	b := planBuilder{in: in, doc: &planDocument{
 		FormatVersion: planFormat, Base: in.base, To: in.to, Groups: []planGroup{}, Paths: []planPath{},
-		Traffic: []planTraffic{}, Hazards: []planHazard{}, Proof: planProof{Closed: true, Gates: []planner.Level{}},
+		Traffic: []planTraffic{}, Tests: []planTest{}, Hazards: []planHazard{}, Proof: planProof{Closed: true, Gates: []planner.Level{}},
 	}, acts: map[planAct]bool{}}
 	for i := range in.fleet.Groups {
 		if err := b.group(&in.fleet.Groups[i]); err != nil {
@@ -89,7 +90,7 @@ func (b *planBuilder) group(g *schema.Group) error {
 	}
 	if b.in.live {
 		n := base.nodes
-		row.Nodes = &n
+		row.Nodes, row.Differ = &n, base.differ
 	}
 	path := planner.NewPath(schema.State{Acked: from.snap, Maybe: under.snap}, &schema.Target{
 		Group: g.Name, Client: g.Client, Commit: b.in.fleet.Commit, Snapshot: g.Snapshot, Drain: g.Drain,
@@ -111,8 +112,9 @@ func (b *planBuilder) group(g *schema.Group) error {
 	}
 	p.Live = w.live()
 	if len(p.Stages)+len(p.Live) > 0 {
-		row.Path = b.path(g.Name, p)
+		row.Path, row.Cost = b.path(g.Name, p), costOf(path, b.in.fleet.Live)
 		b.count(w.from, to)
+		b.tests(g.Name, path)
 	}
 	b.doc.Groups = append(b.doc.Groups, row)
 	b.prove(g, proof, hazards)
@@ -162,11 +164,42 @@ func (b *planBuilder) prove(g *schema.Group, proof planner.Proof, hazards []plan
 		doc.Proof.Open = append(doc.Proof.Open, planOpening{[]string{g.Name}, o.Stage, o.From.Key, o.To.Key, where.Of(o.From.Key).Pos})
 	}
 	for _, h := range hazards {
-		b.hazard(g.Name, planHazard{Code: h.Code, Blocking: h.Severity == planner.Blocking, Key: h.Key, Pos: where.Of(h.Key).Pos, Message: h.Message})
+		b.hazard(g.Name, planHazard{Code: h.Code, Blocking: h.Severity == planner.Blocking, Key: h.Key, Pos: where.Of(h.Key).Pos, Message: h.Message, WayOut: h.WayOut})
 	}
 	if g.Unsupported != "" {
 		b.hazard(g.Name, planHazard{Code: "unsupported", Message: g.Unsupported + " are not supported yet: the group is planned, but not rolled out"})
 	}
+}
+
+// tests runs the route tests along a group's path. Of groups that give a test the
+// same answers, it is told once.
+func (b *planBuilder) tests(group string, path *schema.Path) {
+	for _, a := range planner.Assert(path, b.in.fleet.Tests) {
+		t := planTest{
+			Name: a.Test.Name, Pos: a.Test.Pos, Request: a.Test.Request, Listener: a.Listener, Answers: a.Answers,
+		}
+		for _, i := range a.Broken {
+			t.Broken = append(t.Broken, path.Stages[i].Kind)
+		}
+		i := slices.IndexFunc(b.doc.Tests, func(o planTest) bool {
+			return o.Name == t.Name && o.Pos == t.Pos && o.Listener == t.Listener && slices.Equal(o.Answers, t.Answers) && slices.Equal(o.Broken, t.Broken)
+		})
+		if i < 0 {
+			i = len(b.doc.Tests)
+			b.doc.Tests = append(b.doc.Tests, t)
+		}
+		b.doc.Tests[i].Groups = append(b.doc.Tests[i].Groups, group)
+	}
+}
+
+// costOf is what a path sends.
+func costOf(path *schema.Path, live schema.Snapshot) *planCost {
+	c := planner.CostOf(path, live)
+	out := &planCost{Types: []planTypeCost{}, Drained: c.Drained, Reset: c.Reset}
+	for _, t := range c.Types {
+		out.Types = append(out.Types, planTypeCost{t.Type, t.Responses, t.Changed, t.Full})
+	}
+	return out
 }
 
 // hazard adds a hazard, or the group to an equal one.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/sluice-xds/sluice/planner"
 	"github.com/sluice-xds/sluice/schema"
 )
@@ -8,7 +11,8 @@ import (
 // planFormat is the version of the plan document.
 const planFormat = "1"
 
-// planDocument is all that a plan says. Text and JSON are made from it alone.
+// planDocument is all that a plan says. Text, JSON and Markdown are made from it
+// alone. docs/schema/plan.json is its JSON Schema.
 type planDocument struct {
 	FormatVersion string        `json:"format_version"`
 	Base          planRevision  `json:"base"`
@@ -18,6 +22,7 @@ type planDocument struct {
 	Paths         []planPath    `json:"paths"`
 	Traffic       []planTraffic `json:"traffic"`
 	Proof         planProof     `json:"proof"`
+	Tests         []planTest    `json:"tests"`
 	Hazards       []planHazard  `json:"hazards"`
 	// Order lists groups that go one after the other; those of one step go
 	// together. It is empty if no group waits for another.
@@ -48,9 +53,19 @@ type planGroup struct {
 	Under string     `json:"under_way,omitempty"`
 	State string     `json:"state,omitempty"` // as in status
 	Nodes *planNodes `json:"nodes,omitempty"`
-	After []string   `json:"after,omitempty"`
-	Gone  bool       `json:"gone,omitempty"` // the plan's end does not name it: its nodes keep what they have
-	Path  *int       `json:"path,omitempty"` // into paths; none: nothing changes
+	// Differ are nodes that are not where the group is, at most maxDiffer.
+	Differ []planNode `json:"differ,omitempty"`
+	After  []string   `json:"after,omitempty"`
+	Gone   bool       `json:"gone,omitempty"` // the plan's end does not name it: its nodes keep what they have
+	Path   *int       `json:"path,omitempty"` // into paths; none: nothing changes
+	Cost   *planCost  `json:"cost,omitempty"`
+}
+
+// planNode is a node that is not where its group is.
+type planNode struct {
+	ID     string `json:"id"`
+	Commit string `json:"commit,omitempty"` // that it was led to last
+	Why    string `json:"why"`
 }
 
 // planPath is the way of one or more groups that take the same.
@@ -60,6 +75,21 @@ type planPath struct {
 	Stages []planStage   `json:"stages"`
 	// Live changes are sent at once: no stage waits for them.
 	Live []planChange `json:"live,omitempty"`
+}
+
+// planCost is what each node of a group pays for its path.
+type planCost struct {
+	Types   []planTypeCost `json:"types"`
+	Drained []schema.Key   `json:"drained,omitempty"` // listeners whose connections end
+	Reset   []schema.Key   `json:"reset,omitempty"`   // clusters whose connections are closed
+}
+
+// planTypeCost counts what is sent of one type.
+type planTypeCost struct {
+	Type         schema.Type `json:"type"`
+	Responses    int         `json:"responses"`
+	ChangedBytes int         `json:"changed_bytes"` // as delta sends them
+	FullBytes    int         `json:"full_bytes"`    // as state of the world does
 }
 
 // planStage is one step.
@@ -148,6 +178,18 @@ type planOpening struct {
 	Pos    schema.Pos       `json:"pos,omitzero"`
 }
 
+// planTest is a route test along a path: what it is answered before the first
+// stage and at each of the path.
+type planTest struct {
+	Groups   []string           `json:"groups"`
+	Name     string             `json:"name"`
+	Pos      schema.Pos         `json:"pos,omitzero"`
+	Request  schema.Request     `json:"request"`
+	Listener string             `json:"listener"`
+	Answers  []string           `json:"answers"`
+	Broken   []schema.StageKind `json:"broken,omitempty"` // give neither the old answer nor the new
+}
+
 // planHazard is what the plan risks.
 type planHazard struct {
 	Code     string     `json:"code"`
@@ -157,6 +199,7 @@ type planHazard struct {
 	Key      schema.Key `json:"resource,omitzero"`
 	Pos      schema.Pos `json:"pos,omitzero"`
 	Message  string     `json:"message"`
+	WayOut   string     `json:"way_out,omitempty"`
 }
 
 // planSummary counts resources of all groups: what several groups do alike, once.
@@ -177,9 +220,15 @@ func (d *planDocument) refusal() string {
 		o := d.Proof.Open[0]
 		return "no safe path: at stage " + o.Stage.String() + " " + o.From.String() + " refers to " + o.To.String() + ", which is not there"
 	}
+	for _, t := range d.Tests {
+		if len(t.Broken) > 0 {
+			return fmt.Sprintf("no safe path: at stage %s the route test %q gets neither its old answer nor its new one", t.Broken[0], t.Name)
+		}
+	}
 	for _, h := range d.Hazards {
 		if h.Blocking && !h.Allowed {
-			return "refused: " + h.Message + "; mend that, or accept it with --allow=" + h.Code
+			out := cmp.Or(h.WayOut, "mend that")
+			return "refused: " + h.Message + "; " + out + ", or accept it with --allow=" + h.Code
 		}
 	}
 	return ""

@@ -61,7 +61,8 @@ func (p *planText) nothing() {
 		p.b.WriteString(".")
 	}
 	p.line("")
-	p.notes()
+	p.labelled("Nodes", p.differ()...)
+	p.labelled("Groups", p.groupNotes()...)
 }
 
 // measure finds the widths of the columns.
@@ -86,7 +87,8 @@ func (p *planText) measure() {
 	})
 }
 
-func (p *planText) head() {
+// ends are the commits that the plan leads from and to.
+func (p *planText) ends() string {
 	d := p.doc
 	from := d.Base.Branch
 	if bases := p.bases(); from == "" {
@@ -98,6 +100,11 @@ func (p *planText) head() {
 	if d.To.Commit != "" {
 		to = short(d.To.Commit)
 	}
+	return from + " → " + to
+}
+
+func (p *planText) head() {
+	d := p.doc
 	groups := 0
 	for _, g := range d.Groups {
 		if !g.Gone {
@@ -108,7 +115,7 @@ func (p *planText) head() {
 	if n := d.Nodes; n != nil {
 		counts += fmt.Sprintf(", %s: %d acked, %d disconnected", count(n.Total, "node"), n.Acked, n.Disconnected)
 	}
-	p.line("%s → %s        %s", from, to, counts)
+	p.line("%s        %s", p.ends(), counts)
 }
 
 // bases are the commits that the groups begin at.
@@ -260,11 +267,12 @@ func (p *planText) fields(c *planChange) {
 	}
 }
 
+// cut is a value on one line.
 func cut(s string) string {
-	if r := []rune(s); len(r) > maxValue {
+	if r := []rune(oneLine(s)); len(r) > maxValue {
 		return string(r[:maxValue-1]) + "…"
 	}
-	return s
+	return oneLine(s)
 }
 
 // labelled prints lines under one label.
@@ -280,52 +288,72 @@ func (p *planText) foot() {
 	p.line("")
 	p.labelled("Traffic", p.traffic()...)
 	p.labelled("Proof", p.proof()...)
+	p.labelled("Tests", p.tests()...)
 	p.labelled("Hazards", p.hazards()...)
+	p.labelled("Cost", p.cost()...)
+	p.labelled("Nodes", p.differ()...)
 	if len(d.Order) > 0 {
 		p.labelled("Order", p.order())
 	}
-	p.notes()
-	s := d.Summary
-	over := ""
+	p.labelled("Groups", p.groupNotes()...)
+	p.line("")
+	p.line("Plan: %s", p.sum())
+}
+
+// sum is what the plan does in one sentence.
+func (p *planText) sum() string {
+	s, over := p.doc.Summary, ""
 	if s.Nodes != nil {
 		over = " over " + count(*s.Nodes, "node")
 	}
-	p.line("")
-	p.line("Plan: %d to add, %d to change, %d to prune, in %s%s.", s.Add, s.Change, s.Prune, count(s.Stages, "stage"), over)
+	return fmt.Sprintf("%d to add, %d to change, %d to prune, in %s%s.", s.Add, s.Change, s.Prune, count(s.Stages, "stage"), over)
 }
 
 func (p *planText) traffic() []string {
 	if len(p.doc.Traffic) == 0 {
 		return []string{"goes where it went"}
 	}
-	var left, lines []string
+	rows := p.trafficRows()
 	width := 0
-	for _, t := range p.doc.Traffic {
+	for _, r := range rows {
+		width = max(width, utf8.RuneCountInString(r[0]))
+	}
+	var lines []string
+	for _, r := range rows {
+		lines = append(lines, r[0]+strings.Repeat(" ", width-utf8.RuneCountInString(r[0]))+"   "+r[1])
+	}
+	return lines
+}
+
+// trafficRows are the classes of requests whose answer changes, and how.
+func (p *planText) trafficRows() [][2]string {
+	// Two tables may answer for one host, each on a listener of its own.
+	tables := map[string]string{} // of a class; empty if there are two
+	class := func(t *planTraffic) string { return strings.Join(t.Hosts, ",") + " " + t.Match }
+	for i := range p.doc.Traffic {
+		t := &p.doc.Traffic[i]
+		if other, ok := tables[class(t)]; ok && other != t.Table {
+			tables[class(t)] = ""
+		} else {
+			tables[class(t)] = t.Table
+		}
+	}
+	rows, moving := make([][2]string, len(p.doc.Traffic)), p.moving()
+	for i := range p.doc.Traffic {
+		t := &p.doc.Traffic[i]
 		host := strings.Join(t.Hosts, ", ")
 		if n := len(t.Hosts); n > 2 {
 			host = fmt.Sprintf("%s (and %d more)", t.Hosts[0], n-1)
 		}
-		left = append(left, requestWords(host, t.Match))
-	}
-	for i, words := range slices.Clone(left) {
-		// Two tables may answer for one host, each on a listener of its own.
-		t := &p.doc.Traffic[i]
-		for j := range p.doc.Traffic {
-			if o := &p.doc.Traffic[j]; o.Table != t.Table && slices.Equal(o.Hosts, t.Hosts) && o.Match == t.Match {
-				left[i] = words + " on " + plainName(t.Table)
-			}
+		rows[i] = [2]string{requestWords(host, t.Match), t.Summary}
+		if tables[class(t)] == "" {
+			rows[i][0] += " on " + plainName(t.Table)
 		}
-		width = max(width, utf8.RuneCountInString(left[i]))
-	}
-	for i, t := range p.doc.Traffic {
-		groups := ""
-		if len(t.Groups) < p.moving() {
-			groups = "  (" + strings.Join(t.Groups, ", ") + ")"
+		if len(t.Groups) < moving {
+			rows[i][1] += "  (" + strings.Join(t.Groups, ", ") + ")"
 		}
-		pad := strings.Repeat(" ", width-utf8.RuneCountInString(left[i]))
-		lines = append(lines, left[i]+pad+"   "+t.Summary+groups)
 	}
-	return lines
+	return rows
 }
 
 // moving is the number of groups whose requests are routed by the plan's tables.
@@ -377,6 +405,9 @@ func (p *planText) hazards() []string {
 			l += "  " + h.Pos.Short()
 		}
 		lines = append(lines, l)
+		if h.WayOut != "" {
+			lines = append(lines, "  "+h.WayOut)
+		}
 	}
 	return lines
 }
@@ -400,8 +431,8 @@ func (p *planText) order() string {
 	return strings.Join(steps, "; then ")
 }
 
-// notes are what concerns whole groups.
-func (p *planText) notes() {
+// groupNotes are what concerns whole groups.
+func (p *planText) groupNotes() []string {
 	var lines []string
 	for _, g := range p.doc.Groups {
 		switch {
@@ -415,5 +446,5 @@ func (p *planText) notes() {
 			lines = append(lines, g.Name+" stays as it is")
 		}
 	}
-	p.labelled("Groups", lines...)
+	return lines
 }

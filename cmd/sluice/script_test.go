@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,13 +30,16 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the real binary. PATH holds nothing else: no git, no shell.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata")) }
+
+// scripts are the scripts of a directory, and what they may use.
+func scripts(t *testing.T, dir string) testscript.Params {
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+	return testscript.Params{
+		Dir:                 dir,
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -53,9 +57,9 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"commit": scriptCommit, "origin": scriptOrigin, "exits": scriptExits, "await": scriptAwait, "occupy": scriptOccupy,
-			"replace": scriptReplace,
+			"replace": scriptReplace, "conforms": scriptConforms,
 		},
-	})
+	}
 }
 
 // scriptCommit commits all that is in a directory and sets COMMIT: commit DIR.
@@ -145,7 +149,9 @@ func scriptOccupy(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], lis.Addr().String())
 }
 
-// scriptReplace changes a file: replace FILE OLD NEW. OLD must be there.
+// scriptReplace changes a file: replace FILE OLD NEW. OLD must be there; \n and \t
+// are a line's end and a tab.
 func scriptReplace(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(replaceIn(ts.MkAbs(args[0]), args[1], args[2]))
+	plain := strings.NewReplacer(`\n`, "\n", `\t`, "\t")
+	ts.Check(replaceIn(ts.MkAbs(args[0]), plain.Replace(args[1]), plain.Replace(args[2])))
 }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/sluice-xds/sluice/reconcile"
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// maxDiffer is how many nodes a plan names for each group; nodes has all.
+const maxDiffer = 20
+
+func (p *planRun) ask(ctx context.Context) (*reconcile.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return newAdminClient(p.server).status(ctx)
+}
+
+// running takes each group's state from a server.
+func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
+	p.say("base: what the nodes of the server at %s have acknowledged", p.server)
+	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: "server"}
+	differ, err := p.differing(ctx)
+	if err != nil {
+		return err
+	}
+	var bases []string
+	for i := range st.Groups {
+		g := &st.Groups[i]
+		b := planBase{commit: g.Base, state: g.State, differ: differ[g.Name], nodes: planNodes{
+			Total: g.Connected + g.Expected, Acked: g.AtTarget, Disconnected: g.Expected,
+		}}
+		if b.fleet, err = p.held(ctx, g.Name, g.Base); err != nil {
+			return err
+		}
+		if b.under, err = p.held(ctx, g.Name, g.Target); err != nil {
+			return err
+		}
+		in.groups[g.Name] = b
+		if !slices.Contains(bases, g.Base) {
+			bases = append(bases, g.Base)
+		}
+	}
+	if len(bases) == 1 {
+		in.base.Commit = bases[0]
+	}
+	return nil
+}
+
+// differing asks which nodes are not where their group is, and why, by group:
+// those that ask for attention first.
+func (p *planRun) differing(ctx context.Context) (map[string][]planNode, error) {
+	doc, err := newAdminClient(p.server).nodes(ctx, url.Values{"sort": {"trouble"}})
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask for the nodes: %w", err)
+	}
+	out := map[string][]planNode{}
+	for i := range doc.Nodes {
+		n := &doc.Nodes[i]
+		if n.Condition != nodeAtTarget && len(out[n.Group]) < maxDiffer {
+			out[n.Group] = append(out[n.Group], planNode{n.ID, n.Commit, n.Condition + ": " + n.Why})
+		}
+	}
+	return out, nil
+}
+
+// held compiles a commit that the nodes of a group hold.
+func (p *planRun) held(ctx context.Context, group, commit string) (*schema.Fleet, error) {
+	if commit == "" {
+		return nil, nil
+	}
+	rev, err := p.repo.Resolve(commit)
+	if err != nil {
+		return nil, fmt.Errorf("group %s is at commit %s, which is not in this repository: fetch it first (git fetch), or name a revision with --base", group, short(commit))
+	}
+	return p.compiled(ctx, rev)
+}
