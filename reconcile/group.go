@@ -16,6 +16,8 @@ type group struct {
 	asking
 	// next waits for the groups that it comes after.
 	next *Release
+	// frozen is the newest commit, if the group's part of it does not compile.
+	frozen *Rejected
 	// written is the generation that the store has: no later one is given out.
 	written uint64
 
@@ -156,6 +158,8 @@ func (g *group) blocked(all map[string]*group) string {
 			return fmt.Sprintf("waits for group %s, which does not exist", name)
 		case before.Parked != nil:
 			return fmt.Sprintf("waits for group %s, whose commit %s is parked", name, abbreviated(before.Parked.Commit))
+		case before.frozen != nil:
+			return fmt.Sprintf("waits for group %s, which is frozen", name)
 		case before.Halt != nil:
 			return fmt.Sprintf("waits for group %s, which is halted", name)
 		case before.Target == nil && before.next != nil && before.next.Group.Unsupported != "":

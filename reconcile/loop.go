@@ -105,7 +105,7 @@ func New(opts Options) (*Loop, error) {
 	if opts.Compile == nil {
 		cache := compile.NewCache("")
 		opts.Compile = func(ctx context.Context, tree fs.FS, commit string) (*schema.Fleet, error) {
-			return compile.Fleet(ctx, tree, compile.Options{Path: opts.Path, Commit: commit, Cache: cache})
+			return compile.Fleet(ctx, tree, compile.Options{Path: opts.Path, Commit: commit, Cache: cache, Salvage: true})
 		}
 	}
 	l := &Loop{opts: opts, guide: newGuide(opts.Plan), hints: make(chan struct{}, 1), groups: map[string]*group{}}

@@ -12,7 +12,12 @@ import (
 // groups that wait: endpoints are never behind a rollout (rules P4, O11).
 func (l *Loop) desire(f *schema.Fleet) {
 	for name, g := range l.groups {
-		if f.Group(name) == nil {
+		g.frozen = nil
+		switch why := f.FrozenBy(name); {
+		case why != nil: // what it has, and what it waits for, stays (rule R9)
+			g.frozen = &Rejected{Commit: f.Commit, Why: why.Error()}
+			l.opts.Log.Error("group frozen: its nodes keep what they have", "group", name, "commit", f.Commit, "why", g.frozen.Why)
+		case f.Group(name) == nil:
 			g.Gone, g.next = true, nil
 		}
 	}

@@ -54,6 +54,7 @@ const (
 	Halted      = "halted"      // a node said no, or nothing; see Halt
 	Waiting     = "waiting"     // the next commit waits; see Why
 	Unsupported = "unsupported" // the next commit asks for what this version cannot do
+	Frozen      = "frozen"      // the group's part of the newest commit does not compile: its nodes keep what they have
 	Gone        = "gone"        // the newest commit does not name the group: its nodes keep what they have
 )
 
@@ -78,6 +79,7 @@ type GroupStatus struct {
 	Halt      *Halt         `json:"halt,omitempty"`
 	Paused    *Mark         `json:"paused,omitempty"`
 	Parked    *Parked       `json:"parked,omitempty"`
+	Frozen    *Rejected     `json:"frozen,omitempty"` // the newest commit, which is not for this group
 	OpenedAt  time.Time     `json:"opened_at,omitzero"`
 	SettledAt time.Time     `json:"settled_at,omitzero"`
 	Spent     Spent         `json:"spent"` // nanoseconds
@@ -152,7 +154,7 @@ func (l *Loop) groupStatus(name string, g *group, f *facts, now time.Time) Group
 	sessions := newest(f.sessions[name])
 	missing, until := g.missing(name, f, l.opts.Patience)
 	st := GroupStatus{
-		Name: name, Halt: g.Halt, Connected: len(sessions), Expected: len(missing),
+		Name: name, Halt: g.Halt, Frozen: g.frozen, Connected: len(sessions), Expected: len(missing),
 		OpenedAt: g.opened, SettledAt: g.settled, Spent: g.spent,
 	}
 	if r := g.release(); r != nil {
@@ -210,6 +212,9 @@ func (l *Loop) stateOf(g *group) (state, why string) {
 		return Unsupported, waits
 	case g.next != nil:
 		return Waiting, waits
+	case g.frozen != nil:
+		why, _, _ := strings.Cut(g.frozen.Why, "\n")
+		return Frozen, fmt.Sprintf("commit %s: %s", abbreviated(g.frozen.Commit), why)
 	case g.Gone:
 		return Gone, "the newest commit does not name this group: its nodes keep what they have"
 	}

@@ -19,6 +19,62 @@ type Fleet struct {
 	Tests      []RouteTest
 	Provenance Provenance
 	Warnings   Diagnostics
+
+	// Frozen groups keep their last good revision (rule R9): packages that do not
+	// compile are part of them. The errors say why. They are not in Groups.
+	Frozen map[string]Diagnostics
+	// Broken are those packages.
+	Broken []Broken
+}
+
+// FrozenBy says what keeps a group at its last good revision, or nil. A group that
+// the commit does not name may be one that a broken package did.
+func (f *Fleet) FrozenBy(group string) Diagnostics {
+	if why := f.Frozen[group]; why != nil || f.Group(group) != nil {
+		return why
+	}
+	var why Diagnostics
+	for i := range f.Broken {
+		if f.Broken[i].Mentions(group) {
+			why = append(why, f.Broken[i].Errors...)
+		}
+	}
+	return why.Sorted()
+}
+
+// Broken is a package that a fleet was made without. Nobody knows what it was
+// meant to say, but what it mentions is known.
+type Broken struct {
+	Dir     string
+	Package string
+	Errors  Diagnostics
+	Words   map[string]bool // all
+	Labels  map[string]bool // those that could name what the package defines
+	Any     bool            // it makes up names: it may be about anything
+}
+
+// Mentions reports whether the package could be about something of this name.
+func (b *Broken) Mentions(name string) bool { return b.Any || allWords(name, b.Words) }
+
+// Defines reports whether the package could define something of this name, or
+// change it.
+func (b *Broken) Defines(name string) bool { return b.Any || allWords(name, b.Labels) }
+
+func allWords(name string, in map[string]bool) bool {
+	all := true
+	eachWord(name, func(w string) { all = all && in[w] })
+	return all
+}
+
+// Words adds the words of a text to a set.
+func Words(text string, into map[string]bool) { eachWord(text, func(w string) { into[w] = true }) }
+
+func eachWord(text string, each func(string)) {
+	for w := range strings.FieldsFuncSeq(text, func(r rune) bool {
+		return r != '-' && r != '_' && r < 0x80 && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
+	}) {
+		each(w)
+	}
 }
 
 // Group finds a group by name, or returns nil.

@@ -138,6 +138,8 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 			return outcome{refused: true, said: fmt.Sprintf("group %s halted at commit %s", g.Name, short(g.Halt.Commit))}
 		case g.Parked != nil && want.reached(g.Parked.Commit):
 			return outcome{refused: true, said: fmt.Sprintf("group %s: commit %s was aborted by %s", g.Name, short(g.Parked.Commit), g.Parked.By)}
+		case g.Frozen != nil && want.reached(g.Frozen.Commit):
+			return outcome{refused: true, said: fmt.Sprintf("group %s is frozen: its part of commit %s does not compile", g.Name, short(g.Frozen.Commit))}
 		case g.State == reconcile.Unsupported && want.reached(to):
 			return outcome{refused: true, said: fmt.Sprintf("group %s is not rolled out: %s", g.Name, g.Why)}
 		case g.State == reconcile.Converged && want.reached(g.Base):

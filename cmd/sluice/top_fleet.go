@@ -14,7 +14,7 @@ import (
 
 // troubleOrder is which states ask for attention first.
 var troubleOrder = []string{
-	reconcile.Halted, reconcile.PausedState, reconcile.ParkedState, reconcile.RollingOut, reconcile.Unsupported, reconcile.Waiting,
+	reconcile.Halted, reconcile.PausedState, reconcile.ParkedState, reconcile.Frozen, reconcile.RollingOut, reconcile.Unsupported, reconcile.Waiting,
 	reconcile.Gone, reconcile.Converged,
 }
 

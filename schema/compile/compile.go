@@ -26,6 +26,9 @@ type Options struct {
 	// InProcess evaluates in this process, where neither time nor memory is
 	// bounded: for trees that are trusted.
 	InProcess bool
+	// Salvage gives the fleet of the groups that compile, where others do not,
+	// instead of an error (rule R9): the others are in Fleet.Frozen.
+	Salvage bool
 }
 
 // Fleet compiles a tree. An error is a schema.Diagnostics that says all that is
@@ -47,11 +50,26 @@ func Fleet(ctx context.Context, tree fs.FS, opts Options) (*schema.Fleet, error)
 	if err != nil {
 		return nil, err
 	}
+	for i := range pkgs {
+		found = append(found, pkgs[i].bad...)
+	}
+	f, wrong := fleetOf(pkgs, found, dir)
+	if wrong != nil && opts.Salvage {
+		f, wrong = salvage(src, pkgs, found, dir)
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	f.Commit = opts.Commit
+	return f.Fleet, nil
+}
+
+// fleetOf makes the fleet of evaluated packages, or says what is wrong: with what
+// was found before.
+func fleetOf(pkgs []pkg, found schema.Diagnostics, dir string) (made, schema.Diagnostics) {
 	m := newModel()
 	for i := range pkgs {
-		p := &pkgs[i]
-		found = append(found, p.bad...)
-		if p.root != nil && !p.base {
+		if p := &pkgs[i]; p.root != nil && !p.base {
 			m.add(p)
 		}
 	}
@@ -61,12 +79,11 @@ func Fleet(ctx context.Context, tree fs.FS, opts Options) (*schema.Fleet, error)
 		m.resolve(dir)
 	}
 	f := m.lower(whole && !failed(m.found))
-	if found = append(found, m.found...); failed(found) {
-		return nil, errorsOf(found)
+	if found = append(slices.Clone(found), m.found...); failed(found) {
+		return made{}, errorsOf(found)
 	}
-	f.Commit = opts.Commit
 	f.Warnings = found.Sorted()
-	return f, nil
+	return made{f}, nil
 }
 
 // errorsOf leaves the warnings out: what is odd about a configuration that is
