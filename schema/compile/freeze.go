@@ -170,7 +170,9 @@ func (f made) freezes(g *schema.Group) bool {
 	for r := range g.Snapshot.All() {
 		// A listener's own name on the wire may be that of a host, which many share.
 		for _, ref := range r.Refs {
-			names[ref.Name] = names[ref.Name]
+			if _, known := names[ref.Name]; !known {
+				names[ref.Name] = false
+			}
 		}
 		for _, o := range f.Provenance[r.Key] {
 			names[o.Name] = names[o.Name] || o.Kind == "listener"
