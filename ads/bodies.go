@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/mem"
 
@@ -19,12 +20,14 @@ type bodies struct {
 }
 
 type bodyKey struct {
-	of        *variant
-	t         schema.Type
-	want, set schema.Sum
-	n         int
-	label     string
-	gone      string
+	of         *variant
+	t          schema.Type
+	want, set  schema.Sum
+	n          int
+	label      string
+	gone       string
+	ttl        time.Duration
+	beat, full bool
 }
 
 type entry struct {
@@ -41,7 +44,7 @@ func (c *bodies) get(what content) *body {
 	if what.hosts != nil {
 		return newBody(what)
 	}
-	key := bodyKey{what.of, what.t, what.want.Sum(), what.set.Sum(), what.set.Len(), what.label, strings.Join(what.gone, "\x00")}
+	key := bodyKey{what.of, what.t, what.want.Sum(), what.set.Sum(), what.set.Len(), what.label, strings.Join(what.gone, "\x00"), what.ttl, what.beat, what.bodies}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.by[key]; ok {

@@ -71,7 +71,7 @@ func (l *loadService) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadSt
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	node, err := readNode(raw)
+	node, _, err := readNode(raw)
 	if err != nil || node.ID == "" {
 		return status.Error(codes.InvalidArgument, "the first request of a stream must carry node.id")
 	}

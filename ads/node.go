@@ -17,6 +17,7 @@ const (
 	nodeID       = 1
 	nodeCluster  = 2
 	nodeMetadata = 3
+	nodeFeatures = 10
 )
 
 // maxNode and maxNodeID bound what a node says of itself, in bytes. An Envoy says
@@ -29,12 +30,13 @@ const (
 // readNode keeps what groups select by. An Envoy says some 30 KiB of itself,
 // nearly all of it the same on every node: metadata are interned, and lists of
 // extensions dropped unread.
-func readNode(b []byte) (*schema.Node, error) {
+func readNode(b []byte) (*schema.Node, features, error) {
 	if len(b) > maxNode {
-		return nil, fmt.Errorf("the node says %d bytes of itself: the limit is %d", len(b), maxNode)
+		return nil, 0, fmt.Errorf("the node says %d bytes of itself: the limit is %d", len(b), maxNode)
 	}
 	node := &schema.Node{}
 	var rest []byte
+	var can features
 	err := eachField(b, func(num protowire.Number, v []byte, _ uint64) (err error) {
 		switch num {
 		case nodeID:
@@ -46,6 +48,8 @@ func readNode(b []byte) (*schema.Node, error) {
 			node.Cluster = string(v)
 		case nodeMetadata:
 			node.Metadata, err = metadata.get(v)
+		case nodeFeatures:
+			can |= featureOf(v)
 		case 4, 6, 7, 8: // locality, user agent and its version
 			if v != nil {
 				rest = protowire.AppendBytes(protowire.AppendTag(rest, num, protowire.BytesType), v)
@@ -54,11 +58,11 @@ func readNode(b []byte) (*schema.Node, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var n corev3.Node
 	if err := proto.Unmarshal(rest, &n); err != nil {
-		return nil, fmt.Errorf("cannot read the node: %w", err)
+		return nil, 0, fmt.Errorf("cannot read the node: %w", err)
 	}
 	node.Zone, node.UserAgent = n.GetLocality().GetZone(), n.GetUserAgentName()
 	version := n.GetUserAgentVersion()
@@ -68,7 +72,7 @@ func readNode(b []byte) (*schema.Node, error) {
 	if version != "" {
 		node.UserAgent += "/" + version
 	}
-	return node, nil
+	return node, can, nil
 }
 
 // metadata remembers what nodes lately said of themselves: the metadata of a

@@ -69,6 +69,7 @@ func (s *session) flushAll(now time.Time) {
 	for t := range s.types {
 		if s.types[t].sub != nil {
 			s.flush(schema.Type(t), now)
+			s.beat(schema.Type(t), now)
 		}
 	}
 }
@@ -80,7 +81,7 @@ func (s *session) flush(t schema.Type, now time.Time) {
 		return
 	}
 	want := s.desired(t)
-	next := content{of: ts.stream.of, t: t, want: want, set: s.owed(t, want)}
+	next := content{of: ts.stream.of, t: t, want: want, set: s.owed(t, want), ttl: s.ttl(t)}
 	if next.of == delta {
 		next.label, next.gone = s.target.Commit, s.gone(t, want)
 	}
@@ -112,16 +113,26 @@ func (s *session) send(next content, now time.Time) {
 	if next.t == schema.Routes && ts.stream == s.types[schema.VirtualHosts].stream {
 		s.resendHosts(next.set)
 	}
-	ts.nonce = ts.stream.post(b)
-	s.srv.stats.Types[next.t].Responses.Add(1)
-	s.srv.stats.Types[next.t].Bytes.Add(uint64(b.size))
-	ts.flight, ts.missing = b, nil
-	f.InFlight, f.Flight, f.SentAt, f.Behind = true, next.set, now, false
+	s.post(next.t, b)
+	ts.missing = nil
+	f.Flight, f.SentAt, f.Behind = next.set, now, false
 	f.Resend = without(f.Resend, next.set)
+	if next.ttl > 0 && (next.whole() || f.Acked.Len() == 0) {
+		ts.beatAt = now.Add(next.ttl / beatsPerTTL)
+	}
+	s.touch(next.t.Live())
+}
+
+// post puts a response of a type in flight, for whoever gives the session up to
+// deliver.
+func (s *session) post(t schema.Type, b *body) {
+	ts := &s.types[t]
+	ts.nonce, ts.flight, s.facts.Types[t].InFlight = ts.stream.post(b), b, true
+	s.srv.stats.Types[t].Responses.Add(1)
+	s.srv.stats.Types[t].Bytes.Add(uint64(b.size))
 	if !slices.Contains(s.posted, ts.stream) {
 		s.posted = append(s.posted, ts.stream)
 	}
-	s.touch(next.t.Live())
 }
 
 // release gives the session up and delivers what was posted meanwhile. own is

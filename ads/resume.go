@@ -207,11 +207,13 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 	}
 	same := s.target.Group == target.Group && s.target.Snapshot.Equal(target.Snapshot) && s.target.Drain == target.Drain
 	retry := same && s.target.Generation != target.Generation
+	before := s.target
 	s.target, s.facts.Hold = target, target.Hold
 	s.touch(false)
 	if s.path == nil {
 		return
 	}
+	relived := s.relive(before, now)
 	if !same || retry {
 		for t := range s.facts.Types {
 			s.facts.Types[t].Nack = nil // restored if the same content is due again
@@ -227,6 +229,8 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 		s.flushAll(now)
 	case !same:
 		s.plan()
+		s.flushAll(now)
+	case relived:
 		s.flushAll(now)
 	}
 	s.advance(now)

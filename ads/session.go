@@ -56,6 +56,7 @@ type typeState struct {
 	// it is always sent again (rules D9, S10).
 	unknown  schema.Set
 	refused  refusal
+	beatAt   time.Time  // of the next heartbeat (rule S11)
 	onRecord bool       // the server's memory has a refusal of this type
 	ignored  schema.Sum // of what the client does not watch (rule S14)
 }
@@ -190,7 +191,11 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	ts, f := &s.types[t], &s.facts.Types[t]
 	sent := ts.flight
 	ts.stream.unacked -= sent.size
-	ts.flight, ts.offered, f.InFlight, f.Flight = nil, nil, false, schema.Set{}
+	ts.flight, f.InFlight, f.Flight = nil, false, schema.Set{}
+	if sent.beat && req.refusal == nil {
+		return // it says nothing that was not said
+	}
+	ts.offered = nil
 	f.Nack, f.Ignored = nil, false
 	switch {
 	case req.refusal != nil:
@@ -284,7 +289,7 @@ func (s *session) advance(now time.Time) {
 			s.facts.Hold = true
 		}
 		if step.Verdict != schema.Serve {
-			s.wake(step.Until, now)
+			s.wake(s.nextBeat(step.Until, now), now)
 			return
 		}
 		s.at = step.Stage

@@ -18,9 +18,10 @@ import (
 // that the nonce of one is never one of another's. The session's owner posts
 // responses and counts; whoever is free delivers them.
 type stream struct {
-	grpc    grpc.ServerStream
-	of      *variant
-	nonces  uint64
+	grpc   grpc.ServerStream
+	of     *variant
+	nonces uint64
+	features
 	unacked int // bytes
 	newest  int // bytes of the response that was posted last
 
@@ -118,7 +119,7 @@ func (s *Server) converse(g grpc.ServerStream, req *request, only schema.Type, e
 		return err
 	}
 	defer s.leave(sess, only)
-	st := &stream{grpc: g, of: req.of, ending: end, session: sess}
+	st := &stream{grpc: g, of: req.of, features: req.can, ending: end, session: sess}
 	s.endings.watch(st)
 	for {
 		now := time.Now()

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"strconv"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // the codec that this one falls back to
@@ -66,6 +67,7 @@ const (
 	resourceVersion = 1
 	resourceName    = 3
 	resourceAliases = 4
+	resourceTTL     = 6
 	resourceList    = 2 // of a response
 )
 
@@ -77,6 +79,7 @@ type request struct {
 	list    *[][]byte  // room for names, from lists
 	version string
 	node    *schema.Node // nil when the message has none
+	can     features     // of the node
 	names   [][]byte     // in wire order; of a delta request, those to add
 	drop    [][]byte     // those that a delta request takes away
 	initial [][2][]byte  // name and version of what a delta client holds
@@ -125,8 +128,8 @@ func (r *request) field(num protowire.Number, v []byte, _ uint64) error {
 	case f.version:
 		r.version = string(v)
 	case f.node:
-		n, err := readNode(v)
-		r.node = n
+		n, can, err := readNode(v)
+		r.node, r.can = n, can
 		return err
 	case f.names:
 		r.names = append(r.names, canonical(v))
@@ -245,13 +248,16 @@ type body struct {
 
 // content is what a response says.
 type content struct {
-	of    *variant
-	t     schema.Type
-	want  schema.Set // what the client is to hold once it is applied
-	label string     // for people: a delta response's system version
-	set   schema.Set // what it brings
-	gone  []string   // names that a delta response removes, sorted
-	hosts *onDemand  // of virtual hosts alone: such a response is no other stream's
+	of     *variant
+	t      schema.Type
+	want   schema.Set // what the client is to hold once it is applied
+	label  string     // for people: a delta response's system version
+	set    schema.Set // what it brings
+	gone   []string   // names that a delta response removes, sorted
+	ttl    time.Duration
+	beat   bool      // a heartbeat, that changes nothing
+	bodies bool      // of a heartbeat: it brings the bodies all the same
+	hosts  *onDemand // of virtual hosts alone: such a response is no other stream's
 }
 
 func newBody(c content) *body {
@@ -268,10 +274,17 @@ func newBody(c content) *body {
 	b := &body{content: c, version: version, chunks: make(mem.BufferSlice, 0, 1+c.set.Len())}
 	b.add(head)
 	for r := range c.set.All() {
-		if c.of == delta {
-			b.add(wrapper(r, c.hosts.of(r)))
+		switch {
+		case c.of == delta:
+			b.add(wrapper(r, &c))
+			if c.brings() {
+				b.add(r.Chunk())
+			}
+		case c.ttl > 0:
+			b.add(b.wrapped(r))
+		default:
+			b.add(r.Chunk())
 		}
-		b.add(r.Chunk())
 	}
 	if c.hosts != nil {
 		for _, name := range c.hosts.unknown {
@@ -287,18 +300,23 @@ func (b *body) add(chunk []byte) {
 }
 
 // wrapper is the head of a delta Resource, up to its body.
-func wrapper(r *schema.Resource, aliases []string) []byte {
+func wrapper(r *schema.Resource, c *content) []byte {
+	ttl, aliases := appendTTL(nil, c.ttl), c.hosts.of(r)
 	size := protowire.SizeTag(resourceName) + protowire.SizeBytes(len(r.Name)) +
-		protowire.SizeTag(resourceVersion) + protowire.SizeBytes(len(r.Version)) + len(r.Chunk())
+		protowire.SizeTag(resourceVersion) + protowire.SizeBytes(len(r.Version)) + len(ttl)
 	for _, a := range aliases {
 		size += protowire.SizeTag(resourceAliases) + protowire.SizeBytes(len(a))
 	}
-	w := protowire.AppendTag(make([]byte, 0, size-len(r.Chunk())+8), resourceList, protowire.BytesType)
+	w := protowire.AppendTag(make([]byte, 0, size+8), resourceList, protowire.BytesType)
+	if c.brings() {
+		size += len(r.Chunk())
+	}
 	w = protowire.AppendVarint(w, uint64(size))
 	w = appendString(w, resourceName, r.Name)
 	for _, a := range aliases {
 		w = appendString(w, resourceAliases, a)
 	}
+	w = append(w, ttl...)
 	return appendString(w, resourceVersion, string(r.Version))
 }
 

@@ -145,6 +145,9 @@ type Target struct {
 	// Patience is how long a stage waits for its ACKs before the session is
 	// unconfirmed (rule R5).
 	Patience time.Duration
+	// TTL is how long a client that can do so keeps a resource without hearing of
+	// it, by type: 0 for ever (rule S11).
+	TTL [NumTypes]time.Duration
 	// Open is set while a rollout is under way: a reconnecting session of which
 	// nothing is on record may hold pieces of it (rule S9).
 	Open bool
