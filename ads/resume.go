@@ -218,6 +218,7 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 		for t := range s.facts.Types {
 			s.facts.Types[t].Nack = nil // restored if the same content is due again
 			s.facts.Types[t].Ignored = false
+			s.types[t].trial = nil // what is in flight of it is answered like any other
 		}
 	}
 	switch {

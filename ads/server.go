@@ -33,16 +33,17 @@ var ErrNotReady = errors.New("the server has not yet loaded its configuration")
 // Server is the xDS side of the control plane. Make it with New, register it
 // with a grpc.Server made with ServerOptions, and Close it.
 type Server struct {
-	guide  Guide
-	log    *slog.Logger
-	ledger *ledger
-	memory memory
-	bodies bodies
-	subs   [schema.NumTypes]interner
-	vhosts hostIndex
-	live   atomic.Pointer[schema.Snapshot]
-	ids    atomic.Uint64
-	rounds atomic.Uint64 // of Refresh
+	guide      Guide
+	log        *slog.Logger
+	ledger     *ledger
+	memory     memory
+	bodies     bodies
+	subs       [schema.NumTypes]interner
+	vhosts     hostIndex
+	isolations isolations
+	live       atomic.Pointer[schema.Snapshot]
+	ids        atomic.Uint64
+	rounds     atomic.Uint64 // of Refresh
 
 	limits    atomic.Pointer[Limits]
 	admission admission

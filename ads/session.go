@@ -56,6 +56,7 @@ type typeState struct {
 	// it is always sent again (rules D9, S10).
 	unknown  schema.Set
 	refused  refusal
+	trial    *isolation // of what was refused together (rule D9)
 	beatAt   time.Time  // of the next heartbeat (rule S11)
 	onRecord bool       // the server's memory has a refusal of this type
 	ignored  schema.Sum // of what the client does not watch (rule S14)
@@ -196,6 +197,10 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 		return // it says nothing that was not said
 	}
 	ts.offered = nil
+	if ts.trial != nil && ts.trial.flight == sent {
+		s.tried(t, req, now)
+		return
+	}
 	f.Nack, f.Ignored = nil, false
 	switch {
 	case req.refusal != nil:
@@ -240,6 +245,7 @@ func without(s, gone schema.Set) schema.Set {
 func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time) {
 	ts, f := &s.types[t], &s.facts.Types[t]
 	s.decline(t, sent)
+	before := f.Acked
 	n := req.refusal
 	n.Type, n.Version, n.Nonce, n.At = t, sent.version, req.nonce, now
 	ts.refused = refusal{nack: n, versions: map[string]schema.Version{}}
@@ -257,6 +263,7 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	ts.onRecord = true
 	s.srv.memory.record(s.node.ID, t, true)
 	s.srv.log.Warn("NACK", "node", s.node.ID, "type", t.String(), "version", string(sent.version), "nonce", req.nonce, "words", n.Words)
+	s.isolate(t, news, before, now)
 }
 
 // dropped takes what a refused response would have removed out of what the client

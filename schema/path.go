@@ -148,6 +148,9 @@ type Target struct {
 	// TTL is how long a client that can do so keeps a resource without hearing of
 	// it, by type: 0 for ever (rule S11).
 	TTL [NumTypes]time.Duration
+	// Isolate has one session that refuses several resources together tried with
+	// them in parts, to find which are bad (rule D9).
+	Isolate bool
 	// Open is set while a rollout is under way: a reconnecting session of which
 	// nothing is on record may hold pieces of it (rule S9).
 	Open bool

@@ -29,6 +29,8 @@ type Nack struct {
 	Words   string    `json:"words"`
 	Names   []string  `json:"names"` // resources of the refused response that were new to the client
 	At      time.Time `json:"at"`
+	// Isolated is set once Names are those that the client refuses by themselves.
+	Isolated bool `json:"isolated,omitempty"`
 }
 
 // Subscription is what a session asks for of one type. It is immutable and
