@@ -54,8 +54,25 @@ func (h Halt) in(r *Release) *Halt {
 	return &h
 }
 
+// narrowed is the halt once isolation has found which resources the node refuses
+// by themselves, or nil if it knows no more than before (rule D9).
+func (h *Halt) narrowed(sessions []*schema.SessionRow, r *Release) *Halt {
+	if h.Nack == nil || h.Nack.Isolated {
+		return nil
+	}
+	for _, s := range sessions {
+		if n := s.Nack; s.Node.ID == h.Node && n != nil && n.Isolated && n.Type == h.Nack.Type && n.At.Equal(h.Nack.At) {
+			now := *h
+			now.Nack = n
+			return now.in(r)
+		}
+	}
+	return nil
+}
+
 // blamed guesses which resources a refusal is about: those that its words name,
-// or else all that were new to the client. Clients say it in words alone.
+// or else all that were new to the client. Clients say it in words alone; what was
+// isolated is no guess.
 func blamed(n *schema.Nack) []schema.Key {
 	var named, all []schema.Key
 	for _, name := range n.Names {
@@ -65,7 +82,7 @@ func blamed(n *schema.Nack) []schema.Key {
 			named = append(named, k)
 		}
 	}
-	if len(named) > 0 {
+	if len(named) > 0 && !n.Isolated {
 		return named
 	}
 	return all

@@ -108,6 +108,10 @@ func (l *Loop) look() {
 		g.arrived(f.sessions[name])
 		if g.Target != nil && g.Halt == nil {
 			changed = l.judge(name, g, f) || changed
+		} else if g.Target != nil {
+			if h := g.Halt.narrowed(f.sessions[name], g.Target); h != nil {
+				g.Halt, changed = h, true
+			}
 		}
 	}
 	switch {

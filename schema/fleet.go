@@ -96,6 +96,10 @@ type Group struct {
 	After    []string      `json:"after,omitempty"` // groups that must have converged first
 	Drain    time.Duration `json:"drain"`           // negative: the client's default
 	External []string      `json:"external,omitempty"`
+	// TTL is how long resources live without a heartbeat, by type (rule S11).
+	TTL map[Type]time.Duration `json:"ttl,omitempty"`
+	// Isolate has one node that refuses several resources tried with them in parts.
+	Isolate bool `json:"isolate,omitempty"`
 	// Unsupported says what the group asks for that this version cannot do:
 	// such a group is not rolled out.
 	Unsupported string   `json:"unsupported,omitempty"`

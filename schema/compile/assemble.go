@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-xds/sluice/schema"
 )
@@ -38,6 +39,7 @@ func (lo *lowering) group(name string, g *group, reached map[schema.Key]bool) sc
 	if g.At.get("rollout").get("drain") != nil {
 		out.Drain = g.Rollout.Drain
 	}
+	out.TTL, out.Isolate = lo.lifetimes(name, g), g.Rollout.Isolate
 	out.Unsupported = lo.unsupported(name, g)
 	w := walker{lo: lo, group: g, client: out.Client, name: name, seen: map[schema.Key]*schema.Resource{}}
 	for _, r := range lo.roots(name) {
@@ -49,6 +51,30 @@ func (lo *lowering) group(name string, g *group, reached map[schema.Key]bool) sc
 	}
 	lo.newer(name, g, w.all)
 	out.Snapshot = schema.SnapshotOf(w.all...)
+	return out
+}
+
+// leastTTL is the shortest time to live: the heartbeats of a fleet are a third of
+// it apart.
+const leastTTL = time.Second
+
+// lifetimes reads the times to live of a group, by type.
+func (lo *lowering) lifetimes(name string, g *group) map[schema.Type]time.Duration {
+	var out map[schema.Type]time.Duration
+	for t, ttl := range g.TTL.byType() {
+		at := g.At.get("ttl").get(t.String())
+		switch {
+		case at == nil:
+			continue
+		case ttl < leastTTL:
+			lo.error(at.pos, "range", "", "group %q: a time to live of %s is less than %s", name, ttl, leastTTL)
+			continue
+		}
+		if out == nil {
+			out = map[schema.Type]time.Duration{}
+		}
+		out[t] = ttl
+	}
 	return out
 }
 

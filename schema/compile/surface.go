@@ -35,6 +35,7 @@ type group struct {
 	Versions []string          `cue:"versions"`
 	External []string          `cue:"external"`
 	Rollout  rollout           `cue:"rollout"`
+	TTL      timesToLive       `cue:"ttl"`
 	Allow    map[string]string `cue:"allow"`
 }
 
@@ -51,6 +52,28 @@ type rollout struct {
 	Waves []wave        `cue:"waves"`
 	Bake  time.Duration `cue:"bake"`
 	Drain time.Duration `cue:"drain"`
+
+	Isolate bool `cue:"isolate"`
+}
+
+// timesToLive are by type; 0 is none.
+type timesToLive struct {
+	entry
+	Clusters     time.Duration `cue:"clusters"`
+	Endpoints    time.Duration `cue:"endpoints"`
+	Secrets      time.Duration `cue:"secrets"`
+	Extensions   time.Duration `cue:"extensions"`
+	Listeners    time.Duration `cue:"listeners"`
+	ScopedRoutes time.Duration `cue:"scoped-routes"`
+	Routes       time.Duration `cue:"routes"`
+	Runtimes     time.Duration `cue:"runtimes"`
+}
+
+func (t *timesToLive) byType() map[schema.Type]time.Duration {
+	return map[schema.Type]time.Duration{
+		schema.Clusters: t.Clusters, schema.Endpoints: t.Endpoints, schema.Secrets: t.Secrets, schema.Extensions: t.Extensions,
+		schema.Listeners: t.Listeners, schema.ScopedRoutes: t.ScopedRoutes, schema.Routes: t.Routes, schema.Runtimes: t.Runtimes,
+	}
 }
 
 type wave struct {

@@ -33,7 +33,7 @@ func TestSurface(t *testing.T) {
 		"#LBSettings": reflect.TypeFor[lbSettings](), "#Health": reflect.TypeFor[health](),
 		"#Outliers": reflect.TypeFor[outliers](), "#Breakers": reflect.TypeFor[breakers](),
 		"#ServiceTLS": reflect.TypeFor[serviceTLS](), "#Secret": reflect.TypeFor[secret](), "#NodeSecret": reflect.TypeFor[nodeSecret](),
-		"#Resource": reflect.TypeFor[resource](), "#Patch": reflect.TypeFor[patch](),
+		"#Resource": reflect.TypeFor[resource](), "#Patch": reflect.TypeFor[patch](), "#TTL": reflect.TypeFor[timesToLive](),
 		"#Test": reflect.TypeFor[test](), "#Request": reflect.TypeFor[request](),
 		"#Expect": reflect.TypeFor[expect](), "#Settings": reflect.TypeFor[settings](),
 	} {
