@@ -67,6 +67,7 @@ type Loop struct {
 	status atomic.Pointer[Status]
 	events *events
 	files  *files.Walker // nil for none
+	stats  Stats
 	asks   chan ask
 
 	// Owned by Run.
@@ -225,12 +226,20 @@ func (l *Loop) pollOnce(ctx context.Context, last string) found {
 	}
 	f := found{rev: rev, err: err, at: began}
 	f.spent.Fetch = time.Since(began)
+	l.stats.Polls.Observe(f.spent.Fetch)
+	if err != nil {
+		l.stats.PollErrors.Add(1)
+	}
 	if err != nil || rev.Commit == last {
 		return f
 	}
 	began = time.Now()
 	f.fleet, f.invalid = l.compile(ctx, rev.FS, rev.Commit)
 	f.spent.Compile = time.Since(began)
+	l.stats.Compiles.Observe(f.spent.Compile)
+	if f.invalid != nil {
+		l.stats.Rejected.Add(1)
+	}
 	return f
 }
 

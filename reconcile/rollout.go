@@ -137,6 +137,7 @@ func (l *Loop) judge(name string, g *group, f *facts) bool {
 		owes := s.Converged && s.Step.Cause != schema.Refused
 		if s.Step.Verdict == schema.Halt && s.Generation == g.Generation && !owes {
 			g.Halt = haltOf(s, g.Target, now)
+			l.stats.Halts.Add(1)
 			l.opts.Log.Error("rollout halted", "group", name, "commit", g.Target.Commit, "node", s.Node.ID, "why", g.Halt.Cause)
 			return true
 		}
@@ -156,6 +157,7 @@ func (l *Loop) judge(name string, g *group, f *facts) bool {
 	g.spent.Plan = l.guide.planning(name, g.Generation)
 	g.spent.Push = lastACK(sessions, g.opened)
 	g.converge(now)
+	l.stats.Rollouts.Observe(now.Sub(g.opened))
 	l.untidy = true
 	l.opts.Log.Info("rollout converged", "group", name, "commit", g.Base.Commit, "nodes", len(sessions), "seconds", now.Sub(g.opened).Seconds())
 	return true

@@ -37,6 +37,7 @@ store; if Git cannot be read, or a commit is wrong, the fleet keeps what it has.
 	f.StringVar(&cfg.Files, "files", "", "also write what groups of Envoys hold as files into this folder (default: none)")
 	f.StringVar(&cfg.FilesAs, "files-as", "", "the path by which nodes know the folder of --files (default: its own)")
 	f.DurationVar(&cfg.FilesPause, "files-pause", 15*time.Second, "how long nodes are given to take in a stage from files, which acknowledge nothing")
+	f.StringVar(&cfg.Metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
 	f.StringVar(&cfg.CSDS, "csds", "", "address of the client status discovery service, for operators (default: none)")
 	f.StringVar(&cfg.Socket, "socket", defaultSocket(), "admin socket")
 	f.DurationVar(&cfg.Poll, "poll", 15*time.Second, "time between two looks at the branch, ±10%")
@@ -71,6 +72,8 @@ func (cfg *serverConfig) check() error {
 		return errors.New("which repository? name it with --repo, such as --repo https://git.example.com/fleet.git")
 	case cfg.Poll <= 0:
 		return fmt.Errorf("--poll %v: want more than 0", cfg.Poll)
+	case cfg.Metrics != "" && !loopback(cfg.Metrics):
+		return fmt.Errorf("--metrics %s: want a loopback address, such as 127.0.0.1:9901: they are plain text, for whoever connects", cfg.Metrics)
 	case cfg.FilesPause <= 0:
 		return fmt.Errorf("--files-pause %v: want more than 0", cfg.FilesPause)
 	case cfg.FilesAs != "" && cfg.Files == "":
@@ -94,6 +97,16 @@ func (cfg *serverConfig) check() error {
 		}
 	}
 	return nil
+}
+
+// loopback reports whether an address can be reached from this machine alone.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return true // listen says what is wrong with it
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // logger writes what the server does, for people and for collectors alike.

@@ -30,6 +30,7 @@ type serverConfig struct {
 	Listen  string // host:port of xDS
 	REST    string // host:port of xDS by polling; "" for none
 	CSDS    string // host:port of the client status discovery service; "" for none
+	Metrics string // host:port of metrics; "" for none
 	Files   string // folder of files for nodes that watch those; "" for none
 	FilesAs string // its path on the nodes; "" for its own
 	Socket  string // path of the admin socket
@@ -52,9 +53,10 @@ type serverConfig struct {
 
 // serverRunning is a server that answers.
 type serverRunning struct {
-	XDS    string // host:port, with the port that was chosen for 0
-	Socket string
-	Loop   *reconcile.Loop
+	XDS     string // host:port, with the port that was chosen for 0
+	Metrics string // the same; "" for none
+	Socket  string
+	Loop    *reconcile.Loop
 }
 
 // server is what runServer opens, in the order in which it is opened.
@@ -63,6 +65,7 @@ type server struct {
 	xds    net.Listener
 	rest   net.Listener // nil for none
 	csds   net.Listener // nil for none
+	meters net.Listener // nil for none
 	store  reconcile.Store
 	socket net.Listener
 	source reconcile.Source
@@ -90,7 +93,7 @@ func (s *server) open() (err error) {
 	for _, l := range []struct {
 		lis        *net.Listener
 		addr, flag string
-	}{{&s.xds, s.cfg.Listen, "--listen"}, {&s.rest, s.cfg.REST, "--rest"}, {&s.csds, s.cfg.CSDS, "--csds"}} {
+	}{{&s.xds, s.cfg.Listen, "--listen"}, {&s.rest, s.cfg.REST, "--rest"}, {&s.csds, s.cfg.CSDS, "--csds"}, {&s.meters, s.cfg.Metrics, "--metrics"}} {
 		if l.addr == "" {
 			continue
 		}
@@ -149,12 +152,13 @@ func (s *server) serve(ctx context.Context) error {
 		Handler: s.loop.Server().RESTHandler(0), ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
+	meters := &http.Server{Handler: metricsHandler(s.loop, s.cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
 	csds := grpc.NewServer()
 	s.loop.Server().RegisterStatus(csds)
 	loopCtx, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoop()
 
-	failed := make(chan error, 5)
+	failed := make(chan error, 6)
 	parts := 0
 	run := func(part func() error) {
 		parts++
@@ -169,9 +173,16 @@ func (s *server) serve(ctx context.Context) error {
 	if s.csds != nil {
 		run(func() error { return csds.Serve(s.csds) })
 	}
+	if s.meters != nil {
+		run(func() error { return meters.Serve(s.meters) })
+	}
 	s.cfg.Log.Info("serving", "xds", s.xds.Addr().String(), "socket", s.cfg.Socket, "repo", s.cfg.Repo, "store", s.cfg.Store)
 	if s.cfg.Ready != nil {
-		s.cfg.Ready(serverRunning{s.xds.Addr().String(), s.cfg.Socket, s.loop})
+		r := serverRunning{XDS: s.xds.Addr().String(), Socket: s.cfg.Socket, Loop: s.loop}
+		if s.meters != nil {
+			r.Metrics = s.meters.Addr().String()
+		}
+		s.cfg.Ready(r)
 	}
 	var err error
 	select {
@@ -181,7 +192,7 @@ func (s *server) serve(ctx context.Context) error {
 	case err = <-failed:
 		parts--
 	}
-	_, _ = admin.Close(), rest.Close()
+	_, _, _ = admin.Close(), rest.Close(), meters.Close()
 	csds.Stop()
 	g.Stop()
 	stopLoop()

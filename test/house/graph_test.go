@@ -48,6 +48,7 @@ var homes = graph{
 	"github.com/spf13/cobra":                       {"cmd/sluice"},
 	"github.com/spf13/pflag":                       {"cmd/sluice"},
 	"github.com/aymanbagabas/go-udiff":             {"cmd/sluice"},
+	"github.com/prometheus/client_golang":          {"cmd/sluice"},
 	"charm.land":                                   {"cmd/sluice"},
 	"github.com/charmbracelet":                     {"cmd/sluice"},
 	"golang.org/x/term":                            {"cmd/sluice"},
