@@ -55,7 +55,7 @@ before sluice.yaml in the working directory or in $XDG_CONFIG_HOME/sluice.`,
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	f.DurationVar(&a.timeout, "timeout", 0, "give up after this time, such as 30s (default: no limit; 10m for status --wait)")
 	root.AddCommand(
-		newDemoCommand(a), newInitCommand(a), newSchemaCommand(a), newValidateCommand(a), newTestCommand(a), newRenderCommand(a), newPlanCommand(a), newApplyCommand(),
+		newDemoCommand(a), newInitCommand(a), newSchemaCommand(a), newValidateCommand(a), newTestCommand(a), newRenderCommand(a), newPlanCommand(a), newReportCommand(a), newApplyCommand(),
 		newServeCommand(a), newStatusCommand(a), newSyncCommand(a), newVersionCommand(a),
 		newNodesCommand(a), newNodeCommand(a), newHistoryCommand(a), newTopCommand(a), newPauseCommand(a), newResumeCommand(a),
 		newPromoteCommand(a), newAbortCommand(a), newRetryCommand(a),
