@@ -36,7 +36,8 @@ func CostOf(p *schema.Path, live schema.Snapshot) Cost {
 		}
 		prev = st.Snapshot
 	}
-	c := Cost{}
+	var hs hazards
+	c := Cost{Drained: hs.listeners(p), Reset: hs.clusters(p)}
 	for t := range by {
 		if by[t].Responses > 0 {
 			by[t].Type = schema.Type(t)

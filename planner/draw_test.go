@@ -90,7 +90,8 @@ func (d *drawing) table(name string) {
 			continue
 		}
 		if d.one(name+host+" path", 4) {
-			d.line("route %s: %s /p -> %s", name, host, d.pick(name+host+" p"))
+			with := []string{"", "with rbac: "}[d.n(name+host+" with", 2)]
+			d.line("route %s: %s /p -> %s%s", name, host, with, d.pick(name+host+" p"))
 		}
 		one, two := d.pick(name+host+" one"), d.pick(name+host+" two")
 		if one == two {
@@ -104,12 +105,19 @@ func (d *drawing) table(name string) {
 func (d *drawing) listeners() {
 	for _, l := range []string{"l", "m"} {
 		tcp := d.client == schema.Envoy && len(d.names) > 0 && d.one("tcp "+l, 3)
+		opts := ""
+		if d.client == schema.Envoy && d.one("port "+l, 3) {
+			opts = " port=80" // which both may want, or take from the other
+		}
+		if d.one("filters "+l, 4) {
+			opts += " filters=rbac"
+		}
 		switch {
 		case d.one("no "+l, 3):
 		case tcp:
-			d.line("listener %s%s -> cluster %s", l, d.version(l), d.pick("to "+l))
+			d.line("listener %s%s%s -> cluster %s", l, d.version(l), opts, d.pick("to "+l))
 		case len(d.tables) > 0:
-			d.line("listener %s%s -> %s", l, d.version(l), d.tables[d.n("to "+l, len(d.tables))])
+			d.line("listener %s%s%s -> %s", l, d.version(l), opts, d.tables[d.n("to "+l, len(d.tables))])
 		}
 	}
 	if d.client == schema.Envoy && len(d.tables) > 0 && d.one("scope", 3) {

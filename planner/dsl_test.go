@@ -15,12 +15,16 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	aggregatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -36,13 +40,18 @@ import (
 //	endpoints api 2 hosts  or: empty
 //	secret cert
 //	route web: v=a.com,b.com / -> api 90, new 10
-//	listener in@2 -> web   or: -> cluster db
+//	listener in@2 -> web   or: -> cluster db, -> scopes
+//	listener in port=80 filters=jwt,rbac chain=2 noreuse fetch=0 api ecds=x -> web
 //	scope s -> web
+//	ext x@2                an extension configuration
+//	vhost web/h: * / -> a  of a table that has "route web: vhds"
+//	runtime layer@2
 //
 // A route's virtual host is called by its first domain unless a name is given.
 // Its match is a prefix, "=/exact" or a header ("/ x-a:b"); what follows the
 // arrow may also be "status 403", "redirect example.com", "local", "header x"
-// or "api mirror b".
+// or "api mirror b", and before all that "with jwt,rbac:" configures filters. A
+// cluster that ends in "tls cert" speaks TLS with that secret.
 
 // world builds resources. Equal lines give one resource.
 type world struct {
@@ -106,6 +115,9 @@ func (w *world) snapshot(text string) (snap, live schema.Snapshot) {
 			rs = append(rs, schema.NewLive(r.Key))
 		}
 		for _, ref := range r.Refs {
+			if ref.Type == schema.Secrets {
+				rs = append(rs, schema.NewLive(ref.Key))
+			}
 			if ref.Type == schema.Endpoints {
 				rs = append(rs, schema.NewLive(ref.Key))
 				if given.Get(ref.Key) == nil {
@@ -125,6 +137,23 @@ func oneOf(kind, rest string) (proto.Message, error) {
 		return clusterOf(rest)
 	case "listener":
 		return listenerOf(rest)
+	case "ext":
+		name, v, err := at(rest)
+		cfg, err2 := anypb.New(&rbacv3.RBAC{RulesStatPrefix: fmt.Sprint("v", v)})
+		return &corev3.TypedExtensionConfig{Name: name, TypedConfig: cfg}, errors.Join(err, err2)
+	case "runtime":
+		name, v, err := at(rest)
+		layer, err2 := structpb.NewStruct(map[string]any{"v": float64(v)})
+		return &runtimev3.Runtime{Name: name, Layer: layer}, errors.Join(err, err2)
+	case "vhost":
+		name, route, _ := strings.Cut(rest, ": ")
+		rc, err := tableOf("", []string{route})
+		if err != nil {
+			return nil, err
+		}
+		h := rc.(*routev3.RouteConfiguration).VirtualHosts[0]
+		h.Name = name
+		return h, nil
 	case "scope":
 		name, table, _ := strings.Cut(rest, " -> ")
 		return &routev3.ScopedRouteConfiguration{Name: name, RouteConfigurationName: table, Key: &routev3.ScopedRouteConfiguration_Key{
@@ -152,6 +181,7 @@ func ads() *corev3.ConfigSource {
 
 func clusterOf(rest string) (proto.Message, error) {
 	words, members, aggregate := strings.Cut(rest, " -> ")
+	words, cert, tls := strings.Cut(words, " tls ")
 	f := strings.Fields(words)
 	name, v, err := at(f[0])
 	c := &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(time.Duration(v) * time.Second)}
@@ -170,6 +200,13 @@ func clusterOf(rest string) (proto.Message, error) {
 		if len(f) > 2 {
 			c.EdsClusterConfig.ServiceName = f[2]
 		}
+	}
+	if tls {
+		cfg, err2 := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+			TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: cert, SdsConfig: ads()}},
+		}})
+		err = errors.Join(err, err2)
+		c.TransportSocket = &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: cfg}}
 	}
 	return c, err
 }
@@ -199,17 +236,60 @@ func address(port int) *corev3.Address {
 
 func listenerOf(rest string) (proto.Message, error) {
 	words, to, _ := strings.Cut(rest, " -> ")
-	name, v, err := at(words)
+	opts := strings.Fields(words)
+	name, v, err := at(opts[0])
 	l := &listenerv3.Listener{Name: name, StatPrefix: fmt.Sprint("v", v)}
-	var filter proto.Message
-	if cluster, ok := strings.CutPrefix(to, "cluster "); ok {
+	h := &hcmv3.HttpConnectionManager{StatPrefix: "http"}
+	var filter proto.Message = h
+	source := ads()
+	switch cluster, tcp := strings.CutPrefix(to, "cluster "); {
+	case tcp:
 		filter = &tcpv3.TcpProxy{StatPrefix: "tcp", ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
-	} else {
-		filter = &hcmv3.HttpConnectionManager{StatPrefix: "http", RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
-			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: to},
+	case to == "scopes":
+		h.RouteSpecifier = &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcmv3.ScopedRoutes{
+			Name: "s", RdsConfigSource: source,
+			ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: source}},
 		}}
+	default:
+		h.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: source, RouteConfigName: to}}
+	}
+	api := false
+	for _, opt := range opts[1:] {
+		key, val, _ := strings.Cut(opt, "=")
+		switch key {
+		case "port":
+			port, err2 := strconv.Atoi(val)
+			err = errors.Join(err, err2)
+			l.Address = address(port)
+		case "chain":
+			h.StatPrefix = "http" + val
+		case "noreuse":
+			l.EnableReusePort = wrapperspb.Bool(false)
+		case "fetch":
+			d, err2 := time.ParseDuration(val)
+			err = errors.Join(err, err2)
+			source.InitialFetchTimeout = durationpb.New(d)
+		case "filters":
+			for _, f := range strings.Split(val, ",") {
+				cfg, err2 := anypb.New(&rbacv3.RBAC{})
+				err = errors.Join(err, err2)
+				h.HttpFilters = append(h.HttpFilters, &hcmv3.HttpFilter{Name: f, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: cfg}})
+			}
+		case "ecds":
+			h.HttpFilters = append(h.HttpFilters, &hcmv3.HttpFilter{Name: val, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
+				ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads(), TypeUrls: []string{"t"}},
+			}})
+		case "api":
+			api = true
+		default:
+			err = errors.Join(err, fmt.Errorf("unknown option %q", opt))
+		}
 	}
 	cfg, err2 := anypb.New(filter)
+	if api {
+		l.ApiListener = &listenerv3.ApiListener{ApiListener: cfg}
+		return l, errors.Join(err, err2)
+	}
 	l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 		Name: "proxy", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: cfg},
 	}}}}
@@ -220,6 +300,10 @@ func tableOf(name string, routes []string) (proto.Message, error) {
 	rc := &routev3.RouteConfiguration{Name: name}
 	hosts := map[string]*routev3.VirtualHost{}
 	for _, line := range routes {
+		if line == "vhds" {
+			rc.Vhds = &routev3.Vhds{ConfigSource: ads()}
+			continue
+		}
 		match, action, ok := strings.Cut(line, " -> ")
 		f := strings.Fields(match)
 		if !ok || len(f) < 2 {
@@ -256,6 +340,17 @@ func tableOf(name string, routes []string) (proto.Message, error) {
 }
 
 func act(r *routev3.Route, action string) error {
+	if filters, rest, ok := strings.Cut(strings.TrimPrefix(action, "with "), ": "); ok {
+		r.TypedPerFilterConfig = map[string]*anypb.Any{}
+		for _, f := range strings.Split(filters, ",") {
+			cfg, err := anypb.New(&rbacv3.RBACPerRoute{})
+			if err != nil {
+				return err
+			}
+			r.TypedPerFilterConfig[f] = cfg
+		}
+		action = rest
+	}
 	f := strings.Fields(action)
 	a := &routev3.RouteAction{}
 	switch f[0] {

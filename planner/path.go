@@ -1,9 +1,11 @@
 package planner
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
+	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // made are the types of the first stage: what nothing is sent to before
@@ -33,8 +35,8 @@ func NewPath(from schema.State, to *schema.Target) *schema.Path {
 	b.make()
 	if to.Client == schema.GRPC {
 		b.befores = b.replaced()
-		b.warm()
 	}
+	b.warm()
 	tables := b.tables()
 	b.makeListeners(tables)
 	b.switchRoutes(tables)
@@ -120,10 +122,31 @@ func (b *builder) make() {
 	b.stage(schema.Make, next, b.makes(next))
 }
 
+// makeWay are the session's listeners without those that go and whose address
+// one of the target's has: two cannot have one address, so they make way in the
+// response that brings the other (rule P4).
+func (b *builder) makeWay() schema.Set {
+	stay, target := b.now.Of(schema.Listeners), b.target.Of(schema.Listeners)
+	var bound map[string]string
+	for old, l := range schema.Diff(stay, target) {
+		if l != nil {
+			continue
+		}
+		if bound == nil {
+			bound = boundBy(target)
+		}
+		if addresses, err := envoy.Addresses(old); err == nil && slices.ContainsFunc(addresses, func(a string) bool { return bound[a] != "" }) {
+			stay = stay.Without(old.Name)
+		}
+	}
+	return stay
+}
+
 // makeListeners adds and changes listeners, and brings the route tables that the
 // session is not sure to have: a new listener's ACK may wait for them.
 func (b *builder) makeListeners(tables schema.Snapshot) {
-	next := b.now.Replace(schema.Listeners, b.now.Of(schema.Listeners).Union(b.target.Of(schema.Listeners)))
+	stay := b.makeWay()
+	next := b.now.Replace(schema.Listeners, stay.Union(b.target.Of(schema.Listeners)))
 	w := wants{}
 	b.lacks(w, next.Of(schema.Listeners), schema.Listeners)
 	for _, t := range routed {

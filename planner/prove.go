@@ -46,6 +46,11 @@ func Prove(p *schema.Path, live schema.Snapshot) (Proof, []Hazard) {
 	var hs hazards
 	doubts := hs.unprovable(p)
 	hs.empties(p, live)
+	hs.listeners(p)
+	hs.clusters(p)
+	hs.filterOrders(p)
+	hs.fetches(p)
+	hs.chosen(p)
 	for i := range p.Stages {
 		st := &p.Stages[i]
 		l := level(st, p.Target.Client)

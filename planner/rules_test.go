@@ -230,3 +230,24 @@ func TestP12Cost(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What is equal but for its name was renamed, whatever carries the name along;
+// it is added, traffic moves, and the old one is pruned.
+func TestP05Renames(t *testing.T) {
+	from, _ := universe.snapshot("cluster a eds all\ncluster gone@2\ncluster twin\ncluster both -> a\nroute r: x.com / -> a\nlistener l port=80 -> r\n")
+	to, _ := universe.snapshot("cluster b eds all\ncluster new@3\ncluster one\ncluster other\ncluster both -> b\nroute s: x.com / -> a\nroute t: x.com / -> b\nlistener m port=80 -> r\n")
+	key := func(t schema.Type, name string) schema.Key { return schema.Key{Type: t, Name: name} }
+	want := []Rename{
+		{key(schema.Clusters, "a"), key(schema.Clusters, "b")},
+		{key(schema.Clusters, "twin"), key(schema.Clusters, "one")},
+		{key(schema.Listeners, "l"), key(schema.Listeners, "m")},
+		{key(schema.Routes, "r"), key(schema.Routes, "s")},
+	}
+	if diff := cmp.Diff(want, Renames(from, to)); diff != "" {
+		t.Error(diff)
+	}
+	p, _ := plan(schema.Envoy, "cluster a eds all\nroute r: x.com / -> a\nlistener l -> r\n", "cluster b eds all\nroute r: x.com / -> b\nlistener l -> r\n")
+	if diff := cmp.Diff([]string{"make", "routes", "prune"}, kinds(p)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -58,31 +58,27 @@ func tablesOf(l *schema.Resource) []schema.Key {
 	return keys
 }
 
-// warm names, in the tables that the session holds, the clusters that the
-// target's tables in their place will send to.
+// warm makes the tables that the session holds ready for what comes: with what
+// the target says of filters that their listeners gain and, of gRPC clients, with
+// the clusters that the target's tables in their place will send to.
 func (b *builder) warm() {
-	add := map[string]names{}
-	for name, befores := range b.befores {
-		r := b.target.Of(schema.Routes).Get(name)
-		for _, old := range befores {
-			b.missing(add, r, b.now.Get(old.Key), false)
-			if own := b.now.Get(r.Key); old.Name != name {
-				// The listener takes it as it stands, before the routes switch.
-				b.missing(add, own, b.now.Get(old.Key), false)
-				// What only may be held comes with the listeners.
-				b.missing(add, old, own, b.from.Acked.Get(r.Key) == nil)
-			}
-		}
-	}
-	for old, stands := range schema.Diff(b.from.Acked.Of(schema.Routes), b.now.Of(schema.Routes)) {
-		if r := b.target.Get(keyOf(old, stands)); r == nil || !b.accepts(r) {
-			b.missing(add, old, stands, true) // the session may have either
-		}
-	}
-	next := b.now
+	next := b.prepared()
 	w := wants{}
-	for name, clusters := range add {
-		stands := b.now.Of(schema.Routes).Get(name)
+	for _, r := range schema.Diff(b.now.Of(schema.Routes), next.Of(schema.Routes)) {
+		if !same(b.certain.Get(r.Key), r) {
+			w.add(r)
+		}
+	}
+	if b.path.Target.Client == schema.GRPC {
+		next = b.warmed(w, next)
+	}
+	b.stage(schema.Warm, next, w)
+}
+
+// warmed names clusters in the tables of a snapshot.
+func (b *builder) warmed(w wants, next schema.Snapshot) schema.Snapshot {
+	for name, clusters := range b.cold() {
+		stands := next.Of(schema.Routes).Get(name)
 		for _, h := range b.hostsOf(stands).list {
 			if h.MayBeWarm() {
 				clusters[h.Name()] = append(clusters[h.Name()], h.WarmClusters()...)
@@ -103,7 +99,30 @@ func (b *builder) warm() {
 			}
 		}
 	}
-	b.stage(schema.Warm, next, w)
+	return next
+}
+
+// cold lists, by table and virtual host, the clusters that are not named yet.
+func (b *builder) cold() map[string]names {
+	add := map[string]names{}
+	for name, befores := range b.befores {
+		r := b.target.Of(schema.Routes).Get(name)
+		for _, old := range befores {
+			b.missing(add, r, b.now.Get(old.Key), false)
+			if own := b.now.Get(r.Key); old.Name != name {
+				// The listener takes it as it stands, before the routes switch.
+				b.missing(add, own, b.now.Get(old.Key), false)
+				// What only may be held comes with the listeners.
+				b.missing(add, old, own, b.from.Acked.Get(r.Key) == nil)
+			}
+		}
+	}
+	for old, stands := range schema.Diff(b.from.Acked.Of(schema.Routes), b.now.Of(schema.Routes)) {
+		if r := b.target.Get(keyOf(old, stands)); r == nil || !b.accepts(r) {
+			b.missing(add, old, stands, true) // the session may have either
+		}
+	}
+	return add
 }
 
 // comes wants the clusters that wanted tables name. A client may come to a table

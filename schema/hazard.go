@@ -14,7 +14,18 @@ type Hazard struct {
 func Hazards() []Hazard { return hazards[:] }
 
 var hazards = [...]Hazard{
+	{"address-clash", true, "Two listeners want one address at some step, and the node refuses the second."},
+	{"aggregate-members", false, "A cluster's members change in place, and requests fail while they do."},
+	{"cluster-swap", false, "A cluster that takes requests changes in place: its connections are drained, and requests may fail for a moment."},
 	{"empty-cluster", true, "A route gains weight on a cluster that has no endpoint to answer."},
+	{"fetch-timeout", false, "A node waits for a resource for ever, or longer than a step waits for the node."},
+	{"filter-order", true, "A listener gains a filter that refuses requests before the routes say which to let through."},
+	{"listener-drain", false, "A listener is replaced or removed: its connections are drained, and then closed."},
+	{"pool-reset", false, "Clients close the connections to a cluster and open new ones."},
+	{"prune-with-traffic", true, "A cluster is removed although requests still go to it, or may."},
+	{"relisten", false, "gRPC clients that dial what is removed fail, some for good."},
+	{"rename", false, "A listener goes and another takes its address in one response."},
+	{"reuse-port", true, "A listener changes its reuse_port, which nodes refuse."},
 	{"unproven", false, "Only a running proxy knows what a resource refers to."},
 }
 
