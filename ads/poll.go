@@ -39,6 +39,7 @@ type pollSession struct {
 // poll answers one: with what its names hold, or with nothing after the hold.
 func (h *rest) poll(ctx context.Context, t schema.Type, req *request) (*pollAnswer, error) {
 	now := time.Now()
+	h.srv.stats.Types[t].Requests.Add(1)
 	ps, err := h.enter(ctx, t, req, now)
 	if err != nil {
 		return nil, err

@@ -175,6 +175,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 	if s.meters != nil {
 		run(func() error { return meters.Serve(s.meters) })
+		s.cfg.Log.Info("serving metrics", "address", s.meters.Addr().String())
 	}
 	s.cfg.Log.Info("serving", "xds", s.xds.Addr().String(), "socket", s.cfg.Socket, "repo", s.cfg.Repo, "store", s.cfg.Store)
 	if s.cfg.Ready != nil {
