@@ -31,6 +31,9 @@ func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
 		if r := set.Get(name); r == nil || r.Version != v {
 			continue
 		}
+		if r := s.types[t].before.Get(name); r != nil && r.Version == v {
+			continue // it may have been in use long before it was refused
+		}
 		if w := s.target.Snapshot.Of(t).Get(name); w != nil && (t.Live() || w.Version == v) {
 			continue
 		}
@@ -281,6 +284,7 @@ func (s *session) withoutRefused(next *content) bool {
 func (s *session) resendEndpoints(clusters schema.Set) {
 	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
 	if ts.sub == nil {
+		s.early = s.early.Union(clusters)
 		return
 	}
 	first := s.types[schema.Clusters].nonce == 0
@@ -299,5 +303,22 @@ func (s *session) resendEndpoints(clusters schema.Set) {
 			}
 		}
 	}
+	f.Resend = f.Resend.Union(schema.SetOf(again...))
+}
+
+// resendEarly marks the endpoints of clusters that were sent before the client
+// asked for any: the version that it then reports is what it held before these
+// clusters came, and they wait for more (rule O5).
+func (s *session) resendEarly() {
+	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
+	var again []*schema.Resource
+	for c := range s.early.All() {
+		for _, ref := range c.Refs {
+			if r := f.Acked.Get(ref.Name); ref.Type == schema.Endpoints && r != nil && ts.sub.Lists(ref.Name) {
+				again = append(again, r)
+			}
+		}
+	}
+	s.early = schema.Set{}
 	f.Resend = f.Resend.Union(schema.SetOf(again...))
 }

@@ -9,6 +9,7 @@ import (
 // resume takes in what the first request of a type says that the client holds
 // (rules S9, D1), and plans the session's path when that is news.
 func (s *session) resume(t schema.Type, req *request) {
+	s.types[t].onRecord = s.srv.memory.refusedBefore(s.node.ID, t)
 	if req.version == "" && len(req.initial) == 0 {
 		if s.path == nil {
 			// A process that has just begun asks for its roots first. Whoever
@@ -41,7 +42,7 @@ func (s *session) resume(t schema.Type, req *request) {
 		case found && s.trusts(t):
 			f.Acked = ts.sub.pick(set)
 		case found:
-			ts.unknown = ts.sub.pick(set)
+			ts.unknown, ts.before = ts.sub.pick(set), set
 		default:
 			ts.unknown = ts.sub.pick(known(s.target).Of(t))
 		}
@@ -50,6 +51,7 @@ func (s *session) resume(t schema.Type, req *request) {
 	switch {
 	case !found:
 		s.maybe = s.maybe.Union(known(s.target))
+		ts.before = s.maybe.Of(t)
 	case s.path == nil:
 		s.held = was
 	case !ts.sub.pick(s.held.Of(t)).Equal(ts.sub.pick(set)):
@@ -142,6 +144,11 @@ func (s *session) recognise(t schema.Type, v schema.Version) (schema.Snapshot, s
 			return k, set, true
 		}
 	}
+	// All of it together is what a session of an unknown version is sent.
+	all := known(s.target)
+	if set := all.Of(t); sub.pick(set).Version() == v {
+		return all, set, true
+	}
 	return schema.Snapshot{}, schema.Set{}, false
 }
 
@@ -164,9 +171,9 @@ func (s *session) state() schema.State {
 		if ts.refused.nack == nil || s.facts.Types[t].InFlight {
 			continue
 		}
-		st.Maybe = st.Maybe.Replace(t, held.Union(ts.unknown.Filter(func(r *schema.Resource) bool {
+		st.Maybe = st.Maybe.Replace(t, ts.before.Union(held.Union(ts.unknown.Filter(func(r *schema.Resource) bool {
 			return held.Get(r.Name) != nil
-		})))
+		}))))
 		// What it was taken to hold because it did not ask, and refused when it
 		// did, it does not hold.
 		st.Acked = st.Acked.Replace(t, held.Filter(func(r *schema.Resource) bool {
@@ -245,6 +252,5 @@ func (s *session) trusts(t schema.Type) bool {
 	if s.stranger && s.target.Open && t.FullState() {
 		return false
 	}
-	s.types[t].onRecord = s.srv.memory.refusedBefore(s.node.ID, t)
 	return !s.types[t].onRecord
 }

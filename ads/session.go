@@ -28,6 +28,7 @@ type session struct {
 	held    schema.Snapshot
 	maybe   schema.Snapshot
 	blank   bool
+	early   schema.Set // clusters that were sent before endpoints were asked for
 	facts   schema.Facts
 	types   [schema.NumTypes]typeState
 	posted  []*stream // with responses to deliver
@@ -54,7 +55,10 @@ type typeState struct {
 	missing []string
 	// unknown may have been applied without an ACK: it is equal to nothing, so
 	// it is always sent again (rules D9, S10).
-	unknown  schema.Set
+	unknown schema.Set
+	// before is what the client may have held before this stream, where its word
+	// for that proves nothing: a refusal does not take it away.
+	before   schema.Set
 	refused  refusal
 	trial    *isolation // of what was refused together (rule D9)
 	beatAt   time.Time  // of the next heartbeat (rule S11)
@@ -82,6 +86,9 @@ func (s *session) request(st *stream, t schema.Type, req *request, now time.Time
 			// A client that goes on with the nonce of another stream (MOSN does)
 			// asks for what follows only when it is answered.
 			f.Resend = f.Resend.Union(f.Acked)
+		}
+		if t == schema.Endpoints {
+			s.resendEarly()
 		}
 	case ts.nonce != 0 && req.nonce != formatNonce(ts.nonce):
 		s.subscribe(t, req)
@@ -215,9 +222,9 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	case sent.whole():
 		ts.unknown = schema.Set{}
 	default:
-		ts.unknown = without(ts.unknown, sent.set)
+		ts.unknown, ts.before = without(ts.unknown, sent.set), without(ts.before, sent.set)
 		for _, name := range sent.gone {
-			ts.unknown = ts.unknown.Without(name)
+			ts.unknown, ts.before = ts.unknown.Without(name), ts.before.Without(name)
 		}
 	}
 	if hosts := s.types[schema.VirtualHosts].stream; t == schema.Routes && hosts != ts.stream {
