@@ -25,7 +25,9 @@ func (m *ruleMatch) path() (exact, prefix, template, regex string) {
 	return m.Path, m.Prefix, m.Template, m.Regex
 }
 
-func (m *ruleMatch) lower() *routev3.RouteMatch {
+// lower makes the match; grpc is set for one of gRPC clients, which do not all
+// know the string matchers of headers.
+func (m *ruleMatch) lower(grpc bool) *routev3.RouteMatch {
 	out := &routev3.RouteMatch{}
 	switch exact, prefix, template, regex := m.path(); {
 	case exact != "":
@@ -52,6 +54,11 @@ func (m *ruleMatch) lower() *routev3.RouteMatch {
 	}
 	for name, v := range sorted(m.HeaderMatches) {
 		out.Headers = append(out.Headers, v.header(name))
+	}
+	if grpc {
+		for _, h := range out.Headers {
+			plainMatch(h)
+		}
 	}
 	for name, value := range sorted(m.Query) {
 		out.QueryParameters = append(out.QueryParameters, queryIs(name, stringExact(value)))

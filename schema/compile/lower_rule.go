@@ -26,7 +26,7 @@ const (
 
 // lower makes a route; grpc is set for one that gRPC clients match themselves.
 func (r *rule) lower(grpc bool) *routev3.Route {
-	out := &routev3.Route{Name: r.Match.String(), Match: r.Match.lower()}
+	out := &routev3.Route{Name: r.Match.String(), Match: r.Match.lower(grpc)}
 	switch {
 	case r.Redirect != nil:
 		out.Action = &routev3.Route_Redirect{Redirect: r.Redirect.lower()}
