@@ -12,31 +12,31 @@ import (
 
 // lint checks each entry by itself.
 func (m *model) lint() {
-	for name, g := range sorted(m.groups) {
+	for name, g := range sorted(m.todo.groups) {
 		m.lintGroup(name, g)
 	}
-	for name, l := range sorted(m.listeners) {
+	for name, l := range sorted(m.todo.listeners) {
 		m.lintListener(name, l)
 	}
-	for name, r := range sorted(m.routes) {
+	for name, r := range sorted(m.todo.routes) {
 		m.lintRoutes(name, r)
 	}
-	for name, s := range sorted(m.services) {
+	for name, s := range sorted(m.todo.services) {
 		m.lintService(name, s)
 	}
-	for name, s := range sorted(m.secrets) {
+	for name, s := range sorted(m.todo.secrets) {
 		m.lintSecret(name, s)
 	}
-	for t := range m.patches {
-		for _, p := range sorted(m.patches[t]) {
+	for t := range m.todo.patches {
+		for _, p := range sorted(m.todo.patches[t]) {
 			m.allowed(p.At)
 		}
 	}
-	for name, t := range sorted(m.tests) {
+	for name, t := range sorted(m.todo.tests) {
 		m.lintTest(name, t)
 	}
-	for t := range m.resources {
-		for name, r := range sorted(m.resources[t]) {
+	for t := range m.todo.resources {
+		for name, r := range sorted(m.todo.resources[t]) {
 			m.allowed(r.At)
 			if schema.Type(t) == schema.Secrets {
 				m.error(r.At.pos, "unsupported", "never keep a secret in Git: refer to one with secrets", "secret %q: Envoy's own secrets are not taken", name)

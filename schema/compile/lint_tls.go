@@ -52,7 +52,7 @@ func (m *model) lintTLS(what string, s *service) {
 // resolveSecrets finds the secrets that TLS refers to, and wants each to be of
 // the kind that is asked for.
 func (m *model) resolveSecrets() {
-	for name, l := range sorted(m.listeners) {
+	for name, l := range sorted(m.todo.listeners) {
 		if t := l.TLS; t != nil {
 			m.secretExists(t.At.at("secret"), quoted("listener", name), t.Secret, false)
 			if t.Client != nil {
@@ -60,7 +60,7 @@ func (m *model) resolveSecrets() {
 			}
 		}
 	}
-	for name, s := range sorted(m.services) {
+	for name, s := range sorted(m.todo.services) {
 		if t := s.TLS; t != nil {
 			m.secretExists(t.At.at("secret"), quoted("service", name), t.Secret, false)
 			m.secretExists(t.At.at("ca"), quoted("service", name), t.CA, true)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// model is what all packages of a fleet say together.
-type model struct {
+// entries are what packages say, by kind and name.
+type entries struct {
 	groups    map[string]*group
 	listeners map[string]*listener
 	routes    map[string]*routes
@@ -17,6 +17,14 @@ type model struct {
 	resources [schema.NumTypes]map[string]*resource
 	patches   [schema.NumTypes]map[string]*patch
 	tests     map[string]*test
+}
+
+// model is what all packages of a fleet say together.
+type model struct {
+	entries
+	// todo are the entries that checks are to look at: all, or those that a change
+	// could concern. What they refer to they look up among all.
+	todo *entries
 
 	byListener map[string][]string // see routesOf
 	hosts      map[string][]host   // see hostsOf
@@ -36,16 +44,21 @@ func (m *model) error(pos schema.Pos, code, hint, format string, args ...any) {
 	m.found = append(m.found, schema.Diagnostic{Pos: pos, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-func newModel() *model {
-	m := &model{
+func newEntries() entries {
+	e := entries{
 		groups: map[string]*group{}, listeners: map[string]*listener{}, routes: map[string]*routes{},
 		services: map[string]*service{}, secrets: map[string]*secret{}, tests: map[string]*test{},
-		profiled: map[string]bool{}, hosts: map[string][]host{},
 	}
-	for t := range m.resources {
-		m.resources[t] = map[string]*resource{}
-		m.patches[t] = map[string]*patch{}
+	for t := range e.resources {
+		e.resources[t] = map[string]*resource{}
+		e.patches[t] = map[string]*patch{}
 	}
+	return e
+}
+
+func newModel() *model {
+	m := &model{entries: newEntries(), profiled: map[string]bool{}, hosts: map[string][]host{}}
+	m.todo = &m.entries
 	return m
 }
 

@@ -43,7 +43,9 @@ func (m *model) profileTarget(name string, l *listener) {
 		for _, h := range m.routes[r].Hosts {
 			matches = matches || hostMatches(h, l.Target)
 		}
-		m.profileRoutes(r, m.routes[r])
+		if m.todo.routes[r] != nil {
+			m.profileRoutes(r, m.routes[r])
+		}
 	}
 	if len(routes) > 0 && !matches {
 		r := m.routes[routes[0]]

@@ -23,8 +23,10 @@ func (m *model) resolve(dir string) {
 	m.resolveSecrets()
 	m.resolvePatches()
 	m.resolveTests()
-	for g := range sorted(m.groups) {
+	for g := range sorted(m.todo.groups) {
 		m.clashes(g)
+	}
+	for g := range sorted(m.groups) {
 		m.profile(g)
 	}
 	m.duplicateHosts()
@@ -34,7 +36,7 @@ func (m *model) resolve(dir string) {
 
 func (m *model) resolveGroups() {
 	var names []string
-	for name, g := range sorted(m.groups) {
+	for name, g := range sorted(m.todo.groups) {
 		for i, after := range g.Rollout.After {
 			if m.groups[after] == nil {
 				m.error(g.At.get("rollout").elem("after", i), "dangling", meant(after, sortedKeys(m.groups), ""),
@@ -92,7 +94,7 @@ func (m *model) loops(what, word string, names []string, next func(name string) 
 }
 
 func (m *model) resolveListeners() {
-	for name, l := range sorted(m.listeners) {
+	for name, l := range sorted(m.todo.listeners) {
 		for i, g := range l.Groups {
 			m.groupExists(l.At.elem("groups", i), quoted("listener", name), g)
 		}
@@ -108,7 +110,7 @@ func (m *model) resolveListeners() {
 	}
 	m.generated()
 	for t := range m.resources {
-		for name, r := range sorted(m.resources[t]) {
+		for name, r := range sorted(m.todo.resources[t]) {
 			for i, g := range r.Groups {
 				m.groupExists(r.At.elem("groups", i), quoted(schema.Type(t).Noun(), name), g)
 			}
@@ -125,13 +127,13 @@ func (m *model) generated() {
 				"%s %q has the name of what %s %q is made into", t.Noun(), name, kind, name)
 		}
 	}
-	for name, s := range m.services {
+	for name, s := range m.todo.services {
 		clash(schema.Clusters, name, "service", s.At)
 		if s.hasEndpoints() {
 			clash(schema.Endpoints, name, "service", s.At)
 		}
 	}
-	for name, l := range m.listeners {
+	for name, l := range m.todo.listeners {
 		if l.hasTable() {
 			clash(schema.Routes, name, "listener", l.At)
 		}
@@ -145,7 +147,7 @@ func (m *model) groupExists(pos schema.Pos, what, g string) {
 }
 
 func (m *model) resolveRoutes() {
-	for name, r := range sorted(m.routes) {
+	for name, r := range sorted(m.todo.routes) {
 		what := quoted("routes", name)
 		for i, l := range r.Listeners {
 			pos := r.At.elem("listeners", i)
@@ -223,7 +225,7 @@ func (m *model) servicesExist(at *node, where string, r *routes, service string,
 
 // resolveServices wants the members of failovers to exist, and to end somewhere.
 func (m *model) resolveServices() {
-	for name, s := range sorted(m.services) {
+	for name, s := range sorted(m.todo.services) {
 		for i, member := range s.Failover {
 			if m.services[member] == nil && m.resources[schema.Clusters][member] == nil {
 				known := append(sortedKeys(m.services), sortedKeys(m.resources[schema.Clusters])...)
@@ -234,7 +236,7 @@ func (m *model) resolveServices() {
 			}
 		}
 	}
-	m.loops("services fall over to each other", " to ", sortedKeys(m.services), func(name string) (*node, []string) {
+	m.loops("services fall over to each other", " to ", sortedKeys(m.todo.services), func(name string) (*node, []string) {
 		if s := m.services[name]; s != nil {
 			return s.At.get("failover"), s.Failover
 		}
@@ -244,11 +246,14 @@ func (m *model) resolveServices() {
 
 // resolvePatches wants each patch to have something to be merged onto.
 func (m *model) resolvePatches() {
-	for t := range m.patches {
+	for t := range m.todo.patches {
+		if len(m.todo.patches[t]) == 0 {
+			continue
+		}
 		known := m.generatedNames(schema.Type(t))
-		for name, p := range sorted(m.patches[t]) {
+		for name, p := range sorted(m.todo.patches[t]) {
 			switch {
-			case slices.Contains(known, name):
+			case contains(known, name):
 			case m.resources[t][name] != nil:
 				m.error(p.At.pos, "patch", "write it there", "%s %q is a resource of your own, at %s", schema.Type(t).Noun(), name, m.resources[t][name].At.pos)
 			default:
@@ -256,6 +261,11 @@ func (m *model) resolvePatches() {
 			}
 		}
 	}
+}
+
+func contains(sorted []string, name string) bool {
+	_, ok := slices.BinarySearch(sorted, name)
+	return ok
 }
 
 // generatedNames are those of the entries that are made into resources of a type.
@@ -307,7 +317,7 @@ func (m *model) externalTo(r *routes, name string) bool {
 }
 
 func (m *model) resolveTests() {
-	for name, t := range sorted(m.tests) {
+	for name, t := range sorted(m.todo.tests) {
 		check := func(pos schema.Pos, s string) {
 			if m.services[s] == nil && m.resources[schema.Clusters][s] == nil {
 				known := append(sortedKeys(m.services), sortedKeys(m.resources[schema.Clusters])...)
@@ -373,7 +383,7 @@ func overlap(a, b string) bool {
 // duplicateHosts refuses two entries that claim one host on one listener, but
 // for those that both say which comes first.
 func (m *model) duplicateHosts() {
-	for l := range sorted(m.listeners) {
+	for l := range sorted(m.todo.listeners) {
 		owners := map[string][]string{}
 		for _, name := range m.routesOf(l) {
 			for i, h := range m.routes[name].Hosts {
@@ -390,7 +400,7 @@ func (m *model) duplicateHosts() {
 // hostPorts refuses hosts that cannot match: what comes in at a port may carry
 // that port in its host or not, so ports are not looked at there.
 func (m *model) hostPorts() {
-	for l, entry := range sorted(m.listeners) {
+	for l, entry := range sorted(m.todo.listeners) {
 		for _, name := range m.routesOf(l) {
 			for i, h := range m.routes[name].Hosts {
 				if _, port := splitAddress(h); port != 0 && entry.Bind != "" {

@@ -15,7 +15,7 @@ import (
 // owners on purpose, a warning.
 func (m *model) unreachable() {
 	said := map[*rule]bool{}
-	for l := range sorted(m.listeners) {
+	for l := range sorted(m.todo.listeners) {
 		for _, h := range m.hostsOf(l) {
 			type placed struct {
 				*rule
