@@ -32,6 +32,8 @@ type Cache struct {
 	pkgs  map[cacheKey]*cached
 	files map[[sha256.Size]byte]fileFacts
 	turn  int
+	last  *state
+	steps int // fleets that were made from the last
 }
 
 type cacheKey [sha256.Size]byte
@@ -56,23 +58,58 @@ func NewCache(dir string) *Cache {
 	return &Cache{dir: dir, pkgs: map[cacheKey]*cached{}, files: map[[sha256.Size]byte]fileFacts{}}
 }
 
-// get fills in what is known of the source's packages. It returns the places of
-// the others, and all keys.
-func (c *Cache) get(s *source, out []pkg) (missing []int, keys []cacheKey) {
+// take is what is known of the last compilation of a directory, if nobody else has
+// it; keep gives it back, or what came of it.
+func (c *Cache) take(dir string, limits Limits) *state {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.last
+	if st == nil || st.dir != dir || st.limits != limits {
+		return nil
+	}
+	c.last = nil
+	return st
+}
+
+func (c *Cache) keep(st *state) {
+	if c == nil || st == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = st
+	c.steps += st.steps
+	st.steps = 0
+}
+
+// next begins another tree.
+func (c *Cache) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn++
-	k := keying{cache: c, source: s, sums: map[string][sha256.Size]byte{}, byDir: s.cueByDir()}
-	for i, ref := range s.pkgs {
-		keys = append(keys, k.of(ref))
-		hit := c.pkgs[keys[i]]
+}
+
+// get fills in what is known of some of the source's packages. It returns the
+// places of the others, and all their keys.
+func (c *Cache) get(s *source, which []int, out []pkg) (missing []int, keys map[int]cacheKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys = make(map[int]cacheKey, len(which))
+	k := keying{cache: c, source: s, sums: map[string][sha256.Size]byte{}}
+	for _, i := range which {
+		key := k.of(s.pkgs[i])
+		keys[i] = key
+		hit := c.pkgs[key]
 		if hit == nil {
-			if p, ok := c.load(keys[i]); ok {
+			if p, ok := c.load(key); ok {
 				if p.root != nil && !p.base {
 					p.decoded()
 				}
 				hit = &cached{pkg: p}
-				c.pkgs[keys[i]] = hit
+				c.pkgs[key] = hit
 			}
 		}
 		if hit == nil {
@@ -86,7 +123,7 @@ func (c *Cache) get(s *source, out []pkg) (missing []int, keys []cacheKey) {
 }
 
 // put remembers packages, and forgets those that were of no use for long.
-func (c *Cache) put(keys []cacheKey, which []int, pkgs []pkg) {
+func (c *Cache) put(keys map[int]cacheKey, which []int, pkgs []pkg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range which {
@@ -99,7 +136,9 @@ func (c *Cache) put(keys []cacheKey, which []int, pkgs []pkg) {
 			continue // it may be better the next time
 		}
 		c.pkgs[keys[i]] = &cached{p, c.turn}
-		c.save(keys[i], &p)
+		if !p.data { // to read that again takes no longer
+			c.save(keys[i], &p)
+		}
 	}
 	for k, p := range c.pkgs {
 		if c.turn-p.turn > kept {
@@ -152,25 +191,10 @@ func (c *Cache) save(k cacheKey, p *pkg) {
 	}
 }
 
-// cueByDir lists the CUE files of each directory, sorted.
-func (s *source) cueByDir() map[string][]string {
-	by := map[string][]string{}
-	for p := range s.tree.files {
-		if strings.HasSuffix(p, ".cue") {
-			by[path.Dir(p)] = append(by[path.Dir(p)], p)
-		}
-	}
-	for _, files := range by {
-		slices.Sort(files)
-	}
-	return by
-}
-
 // keying makes the keys of one tree.
 type keying struct {
 	cache  *Cache
 	source *source
-	byDir  map[string][]string
 	sums   map[string][sha256.Size]byte
 	common []byte
 	dirs   map[string][]string // of an import
@@ -197,7 +221,8 @@ func (k *keying) of(ref pkgRef) cacheKey {
 		dirs = dirs[1:]
 		for d := dir; !seen[d]; d = path.Dir(d) {
 			seen[d] = true
-			for _, p := range k.byDir[d] {
+			for _, f := range k.source.byDir[d] {
+				p := f.path
 				sum := k.sum(p)
 				put(p)
 				h.Write(sum[:])
@@ -235,13 +260,13 @@ func (k *keying) shared() []byte {
 	}
 	h.Write(k.source.tree.files[path.Join(k.source.module, "cue.mod/module.cue")].data)
 	for _, at := range sortedKeys(k.source.vendored) {
-		for _, dir := range sortedKeys(k.byDir) {
+		for _, dir := range sortedKeys(k.source.byDir) {
 			if !within(dir, at) {
 				continue
 			}
-			for _, p := range k.byDir[dir] {
-				sum := k.sum(p)
-				h.Write([]byte(p))
+			for _, f := range k.source.byDir[dir] {
+				sum := k.sum(f.path)
+				h.Write([]byte(f.path))
 				h.Write(sum[:])
 			}
 		}
@@ -302,7 +327,7 @@ func (k *keying) resolve(ip string) []string {
 		return out
 	}
 	var out []string
-	for dir := range k.byDir {
+	for dir := range k.source.byDir {
 		rel := strings.TrimPrefix(strings.TrimPrefix(dir, k.source.module), "/")
 		if k.source.module == "." {
 			rel = dir

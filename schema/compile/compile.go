@@ -3,6 +3,7 @@ package compile
 import (
 	"context"
 	"io/fs"
+	"path"
 	"slices"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -34,34 +35,66 @@ type Options struct {
 // Fleet compiles a tree. An error is a schema.Diagnostics that says all that is
 // wrong, or the context's.
 func Fleet(ctx context.Context, tree fs.FS, opts Options) (*schema.Fleet, error) {
-	dir := opts.Path
-	if dir == "" {
-		dir = "."
-	}
-	src, found := loadTree(tree, dir, opts.Limits)
-	if src == nil {
-		return nil, errorsOf(found)
-	}
+	dir := path.Clean(opts.Path)
 	within, err := opts.bounds()
 	if err != nil {
 		return nil, err
 	}
-	pkgs, err := eval(ctx, src, within, opts.Cache)
+	last := opts.Cache.take(dir, opts.Limits)
+	src, found, pkgs, err := read(ctx, tree, dir, opts, within, last)
 	if err != nil {
+		opts.Cache.keep(last)
 		return nil, err
 	}
+	if c, ok := last.changes(src, found, pkgs); ok {
+		if f := last.advance(c); f != nil {
+			last.tree, last.src, last.pkgs = tree, src, pkgs
+			opts.Cache.keep(last)
+			f.Commit = opts.Commit
+			return f, nil
+		}
+		last = nil
+	}
+	all := slices.Clone(found)
 	for i := range pkgs {
-		found = append(found, pkgs[i].bad...)
+		all = append(all, pkgs[i].bad...)
 	}
-	f, wrong := fleetOf(pkgs, found, dir)
-	if wrong != nil && opts.Salvage {
-		f, wrong = salvage(src, pkgs, found, dir)
+	f, wrong := fleetOf(pkgs, all, dir)
+	switch {
+	case wrong == nil && opts.Cache != nil:
+		last = newState(dir, opts.Limits, tree, src, found, pkgs, f)
+	case wrong != nil && opts.Salvage:
+		f, wrong = salvage(src, pkgs, all, dir)
 	}
+	opts.Cache.keep(last)
 	if wrong != nil {
 		return nil, wrong
 	}
 	f.Commit = opts.Commit
 	return f.Fleet, nil
+}
+
+// read loads a tree and evaluates its packages: of one that follows the last, what
+// differs.
+func read(ctx context.Context, tree fs.FS, dir string, opts Options, b bounds, last *state) (*source, schema.Diagnostics, []pkg, error) {
+	if last != nil {
+		if src, changed, ok := last.src.follow(last.tree, tree, opts.Limits.orDefault()); ok {
+			pkgs := slices.Clone(last.pkgs)
+			var which []int
+			for i := range pkgs {
+				if !pkgs[i].data || slices.ContainsFunc(changed, func(p string) bool { return within(pkgs[i].dir, path.Dir(p)) }) {
+					which = append(which, i)
+				}
+			}
+			return src, last.found, pkgs, evalCached(ctx, src, b, opts.Cache, which, pkgs)
+		}
+	}
+	src, found := loadTree(tree, dir, opts.Limits)
+	if src == nil {
+		return nil, nil, nil, errorsOf(found)
+	}
+	pkgs, err := eval(ctx, src, b, opts.Cache)
+	return src, found, pkgs, err
 }
 
 // fleetOf makes the fleet of evaluated packages, or says what is wrong: with what
@@ -78,12 +111,12 @@ func fleetOf(pkgs []pkg, found schema.Diagnostics, dir string) (made, schema.Dia
 	if whole {
 		m.resolve(dir)
 	}
-	f := m.lower(whole && !failed(m.found))
+	lo := m.lower(whole && !failed(m.found))
 	if found = append(slices.Clone(found), m.found...); failed(found) {
 		return made{}, errorsOf(found)
 	}
-	f.Warnings = found.Sorted()
-	return made{f}, nil
+	lo.fleet.Warnings = found.Sorted()
+	return made{lo.fleet, lo}, nil
 }
 
 // errorsOf leaves the warnings out: what is odd about a configuration that is

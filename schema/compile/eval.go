@@ -28,6 +28,7 @@ type pkg struct {
 	root *node // the known top-level fields; nil if the package is in error
 	base bool  // only inherited from
 	bad  schema.Diagnostics
+	data bool // read as plain data: its own files, and those it inherits, are all it depends on
 
 	said *said // what root says, once it was decoded
 }
@@ -51,19 +52,25 @@ func (p *pkg) decoded() *said {
 // order of the source's packages.
 func eval(ctx context.Context, s *source, within bounds, cache *Cache) ([]pkg, error) {
 	out := make([]pkg, len(s.pkgs))
-	var which []int
+	which := make([]int, len(s.pkgs))
+	for i := range which {
+		which[i] = i
+	}
 	if cache == nil {
-		for i := range s.pkgs {
-			which = append(which, i)
-		}
 		return out, evalSome(ctx, s, within, which, out)
 	}
-	which, keys := cache.get(s, out)
-	err := evalSome(ctx, s, within, which, out)
+	cache.next()
+	return out, evalCached(ctx, s, within, cache, which, out)
+}
+
+// evalCached evaluates those packages that the cache does not know.
+func evalCached(ctx context.Context, s *source, within bounds, cache *Cache, which []int, out []pkg) error {
+	missing, keys := cache.get(s, which, out)
+	err := evalSome(ctx, s, within, missing, out)
 	if err == nil {
-		cache.put(keys, which, out)
+		cache.put(keys, missing, out)
 	}
-	return out, err
+	return err
 }
 
 // evalSome reads the packages that are plainly data, and has CUE evaluate the

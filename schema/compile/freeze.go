@@ -160,7 +160,10 @@ func computes(data []byte) bool {
 }
 
 // made is a fleet that was compiled without some packages.
-type made struct{ *schema.Fleet }
+type made struct {
+	*schema.Fleet
+	lo *lowering
+}
 
 // freezes reports whether a broken package could change the group: it mentions
 // the group or a listener of it, or could define what that leads to. To send

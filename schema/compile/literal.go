@@ -43,7 +43,7 @@ func (s *source) literal(ref pkgRef) (pkg, bool) {
 	if root.get("sluice").get("base") != nil || !finish(root, shapes()) {
 		return pkg{}, false
 	}
-	return pkg{pkgRef: ref, root: root}, true
+	return pkg{pkgRef: ref, root: root, data: true}, true
 }
 
 // isLiteral reports whether a file is data that this reader knows.

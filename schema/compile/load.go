@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"path"
@@ -28,8 +29,9 @@ type source struct {
 	registry map[string]string // module -> directory, all that can be imported
 	vendored map[string]string
 
-	plain bool                  // the module's language is one that literal reads
-	byDir map[string][]*cueFile // the files that take part in packages, by name
+	plain  bool                  // the module's language is one that literal reads
+	embeds bool                  // some CUE file takes in files that are none
+	byDir  map[string][]*cueFile // the files that take part in packages, by name
 }
 
 // cueFile is a file that takes part in packages.
@@ -195,6 +197,7 @@ func takesPart(base string) bool {
 func (s *source) index() {
 	s.byDir = map[string][]*cueFile{}
 	for p, f := range s.tree.files {
+		s.embeds = s.embeds || bytes.Contains(f.data, []byte("@embed"))
 		if takesPart(f.name) {
 			pkg, _ := packageClause(f.data)
 			dir := path.Dir(p)

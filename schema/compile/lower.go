@@ -32,7 +32,7 @@ type lowering struct {
 // lower makes the fleet. What is wrong goes to the model's found. Of a model
 // that is known to be in error it reads the author's own resources alone, so
 // that what is wrong with them is said along with the rest.
-func (m *model) lower(sound bool) *schema.Fleet {
+func (m *model) lower(sound bool) *lowering {
 	lo := &lowering{
 		model:     m,
 		fleet:     &schema.Fleet{Provenance: schema.Provenance{}},
@@ -67,7 +67,7 @@ func (m *model) lower(sound bool) *schema.Fleet {
 	for name, t := range sorted(m.tests) {
 		lo.fleet.Tests = append(lo.fleet.Tests, t.lower(name))
 	}
-	return lo.fleet
+	return lo
 }
 
 // resource encodes a message that this package made. It obeys Envoy's rules by
