@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -399,6 +400,30 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
+// kept is a tree that keeps the hashes of its directories, as Git does. One file
+// differs from the tree below.
+type kept struct {
+	fs.FS
+	hashes  map[string]string
+	changed string
+	data    []byte
+}
+
+func (k *kept) TreeHash(dir string) string {
+	h := k.hashes[dir]
+	if h != "" && (dir == "." || strings.HasPrefix(k.changed, dir+"/")) {
+		h += string(k.data)
+	}
+	return h
+}
+
+func (k *kept) Open(name string) (fs.File, error) {
+	if name == k.changed {
+		return fstest.MapFS{name: &fstest.MapFile{Data: k.data}}.Open(name)
+	}
+	return k.FS.Open(name)
+}
+
 // BenchmarkWarm compiles the same services again after one of them changed.
 func BenchmarkWarm(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
@@ -406,29 +431,43 @@ func BenchmarkWarm(b *testing.B) {
 			continue
 		}
 		dir := b.TempDir()
-		if err := os.CopyFS(dir, generate(n)); err != nil {
+		tree := generate(n)
+		if err := os.CopyFS(dir, tree); err != nil {
 			b.Fatal(err)
 		}
-		opts := compile.Options{Cache: compile.NewCache("")}
-		if _, err := compile.Fleet(b.Context(), os.DirFS(dir), opts); err != nil {
-			b.Fatal(err)
-		}
-		name := filepath.Join(dir, "services/s00007/s.cue")
-		data, err := os.ReadFile(name)
-		if err != nil {
-			b.Fatal(err)
-		}
-		opts.InProcess = true // one package: no worker is worth its start
-		b.Run(fmt.Sprintf("services=%d", n), func(b *testing.B) {
-			for i := 0; b.Loop(); i++ {
-				changed := strings.Replace(string(data), "10.0.0.1:", fmt.Sprintf("10.1.%d.%d:", i>>8&255, i&255), 1)
-				if err := os.WriteFile(name, []byte(changed), 0o644); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := compile.Fleet(b.Context(), os.DirFS(dir), opts); err != nil {
-					b.Fatal(err)
-				}
+		hashes := map[string]string{".": "root"}
+		for name := range tree {
+			for d := path.Dir(name); d != "."; d = path.Dir(d) {
+				hashes[d] = d
 			}
-		})
+		}
+		const name = "services/s00007/s.cue"
+		data := string(tree[name].Data)
+		for _, c := range []struct {
+			name string
+			edit func(i int) string
+		}{
+			{"address", func(i int) string {
+				return strings.Replace(data, "10.0.0.1:", fmt.Sprintf("10.1.%d.%d:", i>>8&255, i&255), 1)
+			}},
+			{"lines", func(i int) string { return strings.Replace(data, "services:", strings.Repeat("\n", i)+"services:", 1) }},
+			{"route", func(i int) string { return strings.Replace(data, "\"2s\"", fmt.Sprintf("\"%dms\"", i+1), 1) }},
+		} {
+			b.Run(fmt.Sprintf("services=%d/%s", n, c.name), func(b *testing.B) {
+				opts := compile.Options{Cache: compile.NewCache("")}
+				at := func(i int) *kept {
+					return &kept{FS: os.DirFS(dir), hashes: hashes, changed: name, data: []byte(c.edit(i))}
+				}
+				if _, err := compile.Fleet(b.Context(), at(0), opts); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportAllocs()
+				for i := 1; b.Loop(); i++ {
+					if _, err := compile.Fleet(b.Context(), at(i), opts); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }
