@@ -31,6 +31,7 @@ type ledger struct {
 	pending []*session
 	live    []*session // written at the pace of live types
 	nodes   int        // rows; of who holds the write transaction
+	most    int        // rows
 	wake    chan struct{}
 	loads   loads
 }
@@ -58,7 +59,7 @@ func newLedger() *ledger {
 	if err != nil {
 		panic(fmt.Sprintf("ads: the ledger's schema is wrong: %v", err)) // a bug, found by any test
 	}
-	return &ledger{db: db, changes: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	return &ledger{db: db, most: memoryLimit, changes: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
 // stringIndex and numberIndex are hand-written indexers: twice as fast as the
@@ -183,8 +184,8 @@ func (l *ledger) update(node schema.Node, change func(*schema.NodeRow)) {
 	row := schema.NodeRow{}
 	if old, err := txn.First(nodeTable, "id", node.ID); err == nil && old != nil {
 		row = *old.(*schema.NodeRow)
-	} else if l.nodes++; l.nodes > memoryLimit {
-		l.nodes -= forget(txn, memoryLimit/4)
+	} else if l.nodes++; l.nodes > l.most {
+		l.nodes -= forget(txn, l.most/4)
 	}
 	row.Node = node
 	change(&row)
