@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sluice-xds/sluice/schema"
 )
@@ -257,46 +257,60 @@ func (g *Group) put(t schema.Type, set schema.Set) error {
 		}
 		all = append(all, g.json[r.Key].data)
 	}
-	if err := g.file(t, place, set.Version(), all...); err != nil {
+	data, err := encode(t, set.Version(), all)
+	if err != nil {
+		return err
+	}
+	if err := g.swapAll(t, []output{{place: place, data: data}}); err != nil {
 		return err
 	}
 	if err := syncDir(g.dir.at(g.folder)); err != nil {
 		return err
 	}
 	g.held = g.held.Replace(t, set)
-	for _, k := range gone {
-		delete(g.json, k)
-		if !t.FullState() {
-			if err := g.remove(k); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return g.remove(t, gone)
 }
 
-// file swaps one file in, unless it is as it should be.
-func (g *Group) file(t schema.Type, place string, v schema.Version, resources ...json.RawMessage) error {
-	data, err := encode(t, v, resources)
-	if err != nil {
-		return err
+// output is one file that is to be.
+type output struct {
+	place string
+	data  []byte
+	info  os.FileInfo // once it is
+}
+
+// syncs is how many files are written at once: each waits for the disk, which
+// takes many in one turn.
+const syncs = 32
+
+// swapAll swaps files of one type in, but for those that are as they should be.
+func (g *Group) swapAll(t schema.Type, files []output) error {
+	mode := os.FileMode(0o644)
+	if t == schema.Secrets {
+		mode = 0o600
 	}
-	path := g.dir.at(place)
-	if old, err := os.ReadFile(path); err != nil || !bytes.Equal(old, data) {
-		mode := os.FileMode(0o644)
-		if t == schema.Secrets {
-			mode = 0o600
+	errs := make([]error, len(files))
+	turn := make(chan struct{}, syncs)
+	var done sync.WaitGroup
+	for i := range files {
+		turn <- struct{}{}
+		done.Go(func() {
+			f, path := &files[i], g.dir.at(files[i].place)
+			if old, err := os.ReadFile(path); err != nil || !bytes.Equal(old, f.data) {
+				errs[i] = swap(path, f.data, mode)
+			}
+			if errs[i] == nil {
+				f.info, errs[i] = os.Stat(path)
+			}
+			<-turn
+		})
+	}
+	done.Wait()
+	for _, f := range files {
+		if f.info != nil {
+			g.seen[f.place] = look{f.info, sha256.Sum256(f.data)}
 		}
-		if err := swap(path, data, mode); err != nil {
-			return err
-		}
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	g.seen[place] = look{info, sha256.Sum256(data)}
-	return nil
+	return errors.Join(errs...)
 }
 
 // putEach writes the files of single resources.
@@ -308,6 +322,7 @@ func (g *Group) putEach(t schema.Type, set schema.Set, news []schema.Key) error 
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+	var files []output
 	for _, k := range news {
 		r, place := set.Get(k.Name), g.place(k)
 		if _, known := g.seen[place]; !known {
@@ -318,11 +333,13 @@ func (g *Group) putEach(t schema.Type, set schema.Set, news []schema.Key) error 
 		if err := g.render(r); err != nil {
 			return err
 		}
-		if err := g.file(t, place, r.Version, g.json[k].data); err != nil {
+		data, err := encode(t, r.Version, []json.RawMessage{g.json[k].data})
+		if err != nil {
 			return err
 		}
+		files = append(files, output{place: place, data: data})
 	}
-	if err := syncDir(folder); err != nil {
+	if err := errors.Join(g.swapAll(t, files), syncDir(folder)); err != nil {
 		return err
 	}
 	for _, k := range news {
@@ -331,14 +348,23 @@ func (g *Group) putEach(t schema.Type, set schema.Set, news []schema.Key) error 
 	return nil
 }
 
-// remove takes away the file of a resource that nothing refers to any more.
-func (g *Group) remove(k schema.Key) error {
-	place := g.place(k)
-	if err := os.Remove(g.dir.at(place)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// remove takes away the files of resources that nothing refers to any more.
+func (g *Group) remove(t schema.Type, gone []schema.Key) error {
+	for _, k := range gone {
+		delete(g.json, k)
+		if t.FullState() {
+			continue
+		}
+		place := g.place(k)
+		if err := os.Remove(g.dir.at(place)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		delete(g.seen, place)
 	}
-	delete(g.seen, place)
-	return syncDir(filepath.Dir(g.dir.at(place)))
+	if len(gone) == 0 || t.FullState() {
+		return nil
+	}
+	return syncDir(g.dir.at(g.folder + "/" + t.String()))
 }
 
 // sweep removes what a process left behind that ended half-way: temporary files,

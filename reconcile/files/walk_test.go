@@ -294,3 +294,39 @@ func TestHandEditHaltsTheGroup(t *testing.T) {
 	s.done(third)
 	s.holds(schema.Clusters, "three", "!two")
 }
+
+// What operators ask of a group holds for its files: a pause opens no stage, while
+// endpoints go on; an abort walks back.
+func TestPauseAndAbort(t *testing.T) {
+	s := newServer(t, 500*time.Millisecond)
+	first := s.merge(config("one", "10.0.0.1:80"))
+	node := files.Watch(filepath.Join(s.files, "edge"))
+	defer node.End(t)
+	s.start()
+	s.done(first)
+	ask := func(verb string) {
+		t.Helper()
+		_, err := s.loop.Do(t.Context(), reconcile.Intent{Verb: verb, Group: "edge", By: "test"})
+		s.check(err)
+	}
+	s.merge(config("two", "10.0.0.2:80"))
+	s.until("the clusters", func(reconcile.GroupStatus) bool { return strings.Contains(s.read("clusters.json"), `"two"`) })
+	ask(reconcile.Pause)
+	routes := s.read("routes.json")
+	s.until("the stage to be over", func(g reconcile.GroupStatus) bool {
+		return len(g.Stages) > 0 && g.Stages[0].Acked == 1 && s.loop.Status().Nodes[0].State == "held"
+	})
+	s.merge(config("two", "10.0.0.9:80"))
+	s.until("the endpoints", func(reconcile.GroupStatus) bool { return strings.Contains(s.read("endpoints/two.json"), "10.0.0.9") })
+	if s.read("routes.json") != routes {
+		t.Error("the routes were written in the pause")
+	}
+	ask(reconcile.Resume)
+	s.until("the routes", func(reconcile.GroupStatus) bool { return strings.Contains(s.read("routes.json"), `"two"`) })
+	ask(reconcile.Abort)
+	s.until("the way back", func(g reconcile.GroupStatus) bool {
+		return g.State == reconcile.ParkedState && g.Done == 1
+	})
+	s.holds(schema.Clusters, "one", "!two")
+	s.holds(schema.Routes, "one", "!two")
+}
