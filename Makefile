@@ -39,6 +39,7 @@ darwin:
 
 test: ## all tests but those of e2e, with a table of skips
 	$(GO) test -json ./... | $(SKIPS)
+	cd test/peer && $(GO) test .
 
 race: ## the race detector, on the packages with concurrency
 	$(if $(RACE),$(GO) test -race -json $(RACE) | $(SKIPS),@echo "race: no such package yet")

@@ -272,8 +272,11 @@ func (s *session) withoutRefused(next *content) bool {
 		return f.Nack == nil
 	}
 	next.set = next.set.Filter(func(b *schema.Resource) bool { return r.versions[b.Name] != b.Version })
-	if next.empty() {
+	switch {
+	case next.empty():
 		f.Nack = r.nack
+	case next.t.Live():
+		f.Nack = nil // live content is mended outside of any rollout
 	}
 	return f.Nack == nil
 }

@@ -122,3 +122,15 @@ func TestS09TheUnionIsRecognised(t *testing.T) {
 	c.reask(cds, held[cds])
 	c.quiet()
 }
+
+// Endpoints that were refused are mended without any rollout.
+func TestS15MendedEndpointsAreSent(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	f.srv.Live(schema.SnapshotOf(res(edsT, "a", "2")))
+	c.expect(edsT, "a@2")
+	c.nack(edsT, "no", "a")
+	c.quiet()
+	f.srv.Live(schema.SnapshotOf(res(edsT, "a", "3")))
+	c.expect(edsT, "a@3")
+}
