@@ -92,7 +92,9 @@ func (s *service) cluster(name string, client schema.Client) *clusterv3.Cluster 
 	c := &clusterv3.Cluster{Name: name, LbPolicy: lbPolicies[s.LB]}
 	switch {
 	case s.Failover != nil:
-		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		if client == schema.Envoy {
+			c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		} // gRPC refuses that, and balances in each member by the policy of the whole (A37)
 		c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name: aggregateName, TypedConfig: pack(&aggregatev3.ClusterConfig{Clusters: s.Failover}),
 		}}
