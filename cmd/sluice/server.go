@@ -153,7 +153,7 @@ func (s *server) serve(ctx context.Context) error {
 		ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	meters := &http.Server{Handler: metricsHandler(s.loop, s.cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
-	csds := grpc.NewServer()
+	csds := grpc.NewServer(ads.ServerOptions()...)
 	s.loop.Server().RegisterStatus(csds)
 	loopCtx, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoop()
