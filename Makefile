@@ -14,7 +14,7 @@ TESTFILES = $(GO) list -e -find -f '{{$$d := .Dir}}{{range .TestGoFiles}}{{$$d}}
 with = $(sort $(patsubst %/,%,$(dir $(shell $(TESTFILES) | xargs grep -lE $(1)))))
 
 .DEFAULT_GOAL := help
-.PHONY: help check fmt fmt-check vet lint darwin test race sim e2e e2e-deps bench screenshot golden fuzz vuln
+.PHONY: help check fmt fmt-check vet lint darwin test race sim e2e e2e-deps bench bench-compile screenshot golden fuzz vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench: PKGS = $(call with,'^func Benchmark')
 bench: ## the benchmarks
 	$(GO) test -p 1 -run '^$$' -bench . -benchmem $(PKGS)
 	cd test/peer && $(GO) run . run -n 1000 -size a && $(GO) run . run -n 1000 -size b
+
+bench-compile: ## from tree to fleet, 10,000 services, beside cue export
+	$(GO) run ./test/benchcompile -n $(or $(SERVICES),10000)
 
 screenshot: ## docs/top-*.svg, from a real rollout in tmux
 	$(GO) test ./cmd/sluice -run '^TestTopInTmux$$' -screenshot

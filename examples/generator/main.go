@@ -54,16 +54,17 @@ tests: NAME: schema.#Test & {
 func main() {
 	log.SetFlags(0)
 	n := flag.Int("n", 10_000, "how many services")
+	single := flag.Bool("single", false, "put all into one package")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("want one directory")
 	}
-	if err := write(flag.Arg(0), *n); err != nil {
+	if err := write(flag.Arg(0), *n, *single); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func write(dir string, n int) error {
+func write(dir string, n int, single bool) error {
 	put := func(name, data string) error {
 		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -73,6 +74,15 @@ func write(dir string, n int) error {
 	}
 	if err := put("base/base.cue", base); err != nil {
 		return err
+	}
+	if single {
+		var all strings.Builder
+		all.WriteString("package s\n\nimport \"github.com/sluice-xds/sluice/schema\"\n\n")
+		for i := range n {
+			_, body, _ := strings.Cut(service, "schema\"\n\n")
+			all.WriteString(strings.ReplaceAll(body, "NAME", fmt.Sprintf("s%05d", i)) + "\n")
+		}
+		return put("services/all.cue", all.String())
 	}
 	for i := range n {
 		name := fmt.Sprintf("s%05d", i)
