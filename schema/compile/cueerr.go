@@ -33,7 +33,8 @@ const codeCUE = "cue"
 // field it says the cause and not what follows from it.
 func (e *evaluator) diagnostics(err error) schema.Diagnostics {
 	var ds, wants schema.Diagnostics
-	caused := map[string]bool{} // paths of fields of which a cause is told
+	contradicted := map[string]bool{} // fields that the author gave two values
+	caused := map[string]bool{}       // paths of fields of which a cause is told
 	var wantPaths []string
 	for _, err := range errors.Errors(err) {
 		t := e.translate(err)
@@ -44,6 +45,9 @@ func (e *evaluator) diagnostics(err error) schema.Diagnostics {
 		default:
 			caused[key] = true
 			ds = append(ds, t.Diagnostic)
+			if t.Code == "conflict" && t.Hint != "" {
+				contradicted[of(t.Message)] = true
+			}
 		}
 	}
 	for i, d := range wants {
@@ -51,7 +55,16 @@ func (e *evaluator) diagnostics(err error) schema.Diagnostics {
 			ds = append(ds, d)
 		}
 	}
-	return ds.Sorted()
+	return slices.DeleteFunc(ds, func(d schema.Diagnostic) bool {
+		// An enum's other words contradict what the author wrote, too.
+		return d.Code == "conflict" && d.Hint == "" && contradicted[of(d.Message)]
+	}).Sorted()
+}
+
+// of is the field that a message speaks of.
+func of(message string) string {
+	name, _, _ := strings.Cut(message, ": ")
+	return name
 }
 
 type errorKind int
@@ -131,6 +144,8 @@ func (t *translation) value() {
 		also = "also at " + strings.Join(t.others, ", ")
 	}
 	switch {
+	case conflict && len(t.args) >= 2:
+		t.say("conflict", fmt.Sprintf("has two values that contradict each other: %s and %s", short(fmt.Sprint(t.args[0]), 60), short(fmt.Sprint(t.args[1]), 60)), also)
 	case conflict:
 		t.say("conflict", text, also)
 	case strings.HasPrefix(t.format, "invalid value %v (out of bound"):
@@ -139,7 +154,16 @@ func (t *translation) value() {
 		t.kind = wanted
 		t.say("value", text, "")
 	case strings.HasPrefix(text, "incomplete value") || strings.Contains(text, "non-concrete value"):
+		_, only, ok := strings.Cut(text, "incomplete value ")
+		switch {
+		case ok && strings.HasPrefix(only, "{"):
+			text = "is not complete: a name or a value in it is left open"
+		case ok:
+			text = "has no value, only a constraint: " + short(only, 80)
+		}
 		t.say("incomplete", short(text, 120), giveValue)
+	case text == "structural cycle":
+		t.say(codeCUE, "holds itself, without end (structural cycle)", also)
 	case strings.HasPrefix(text, "builtin package"):
 		t.say("import", text, "")
 	default:

@@ -75,7 +75,7 @@ func (m *model) lower(sound bool) *lowering {
 // that it breaks is said at the entry's line.
 func (lo *lowering) resource(msg proto.Message, name string, at schema.Pos) *schema.Resource {
 	for _, v := range envoy.Validate(msg) {
-		lo.error(at, "envoy", "", "Envoy would refuse this %s: %s", nounOf(msg), v)
+		lo.error(at, "envoy", "", "%s: Envoy would refuse it: %s", quoted(nounOf(msg), name), v)
 	}
 	r, err := envoy.Resource(msg, name)
 	if err != nil {

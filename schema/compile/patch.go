@@ -44,7 +44,7 @@ func (lo *lowering) patched(k schema.Key, msg proto.Message, wire string, at sch
 	} else {
 		bad = envoy.Validate(out)
 	}
-	lo.violations(&resource{entry: entry{merged}, Allow: p.Allow}, bad)
+	lo.violations(m.what, &resource{entry: entry{merged}, Allow: p.Allow}, bad)
 	if len(bad) > 0 {
 		return nil
 	}

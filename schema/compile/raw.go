@@ -24,7 +24,7 @@ func (lo *lowering) raw(k schema.Key, r *resource) {
 	body := r.At.without("groups", "allow")
 	msg, err := envoy.ParseJSON(k.Type, body.json())
 	if err != nil {
-		lo.violations(r, explain(err))
+		lo.violations(quoted(k.Type.Noun(), k.Name), r, explain(err))
 		return
 	}
 	if inner := envoy.NameOf(msg); inner == "" {
@@ -35,7 +35,7 @@ func (lo *lowering) raw(k schema.Key, r *resource) {
 		return
 	}
 	if bad := envoy.Validate(msg); len(bad) > 0 {
-		lo.violations(r, bad)
+		lo.violations(quoted(k.Type.Noun(), k.Name), r, bad)
 		return
 	}
 	res, err := envoy.Resource(msg, k.Name)
@@ -57,13 +57,13 @@ func explain(err error) []envoy.Violation {
 }
 
 // violations says each at the author's own line.
-func (lo *lowering) violations(r *resource, vs []envoy.Violation) {
+func (lo *lowering) violations(what string, r *resource, vs []envoy.Violation) {
 	for _, v := range vs {
 		at := r.At.follow(v.Path)
 		if t := at.get("@type"); t != nil && unknownType.MatchString(v.Message) {
 			at = t
 		}
-		lo.report(r.Allow, schema.Diagnostic{Pos: at.pos, Code: "envoy", Message: v.String(), Hint: suggest(v.Message)})
+		lo.report(r.Allow, schema.Diagnostic{Pos: at.pos, Code: "envoy", Message: what + ": " + v.String(), Hint: suggest(v.Message)})
 	}
 }
 
