@@ -90,4 +90,3 @@ func example(page *strings.Builder, ar *txtar.Archive, said string) {
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
