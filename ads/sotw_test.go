@@ -292,3 +292,73 @@ func TestS15NackedContentIsNotSentAgain(t *testing.T) {
 	again.ask(rds, "r")
 	again.expect(rds, "r@2")
 }
+
+func TestS09ResumeInTheMiddleOfAPath(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	base := f.target.Snapshot
+	to := &schema.Target{Open: true, Snapshot: f.snapshot(eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))}
+	for _, st := range f.Path(schema.State{Acked: base}, to).Stages {
+		to.Known = append(to.Known, st.Snapshot)
+	}
+	to.Known = append([]schema.Snapshot{base}, append(to.Known, to.Snapshot)...)
+	f.give(to)
+	c.expect(cds, "a@1", "b@1")
+	c.ask(edsT, "a", "b")
+	c.expect(edsT, "b@1")
+	c.ask(edsT, "a", "b")
+	c.ask(cds)
+	c.expect(rds, "r@2")
+	c.close() // before the ACK of the routes
+
+	held := c.acked
+	c = f.dial("n")
+	c.reask(cds, held[cds])
+	c.reask(edsT, held[edsT], "a", "b")
+	c.reask(lds, held[lds])
+	c.reask(rds, held[rds], "r")
+	c.expect(rds, "r@2") // and nothing else
+	c.ask(rds, "r")
+	c.expect(cds, "b@1")
+	c.ask(cds)
+	c.ask(edsT, "b")
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Done })
+}
+
+func TestS09ForeignSessionGetsTheUnionFirst(t *testing.T) {
+	f := newFleet(t, first()...)
+	to := &schema.Target{Open: true, Snapshot: f.snapshot(eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))}
+	f.give(to)
+	c := f.dial("stranger")
+	c.reask(cds, "deadbeefdeadbeef")
+	c.expect(cds, "a@1", "b@1")
+}
+
+func TestS09NothingIsTrustedAfterANack(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+	c.expect(cds, "a@2")
+	c.expect(edsT, "a@1")
+	c.nack(cds, "no")
+	held := c.acked
+	c.quiet()
+	f.set(schema.Envoy, first()...)
+	c.expect(cds, "a@1")
+	c.close()
+	c = f.dial("n") // reports the old version, and may hold pieces of the new
+	c.reask(cds, held[cds])
+	c.expect(cds, "a@1")
+}
+
+// MOSN reopens with its old version and nonce, and asks for the next type only
+// once it is answered: what it holds is sent again.
+func TestS09ClientThatKeepsItsNonce(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	held, nonce := c.acked[cds], c.last[cds].Nonce
+	c.close()
+	c = f.dial("n")
+	c.raw(&discoveryv3.DiscoveryRequest{TypeUrl: cds.URL(), VersionInfo: held, ResponseNonce: nonce})
+	c.expect(cds, "a@1")
+}

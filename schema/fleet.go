@@ -106,7 +106,8 @@ type Group struct {
 	Snapshot    Snapshot `json:"-"`
 }
 
-// Match selects nodes. Empty fields select all; globs are those of path.Match.
+// Match selects nodes. Empty fields select all; globs are those of path.Match, but
+// that a star takes slashes too.
 type Match struct {
 	ID        string            `json:"id,omitempty"` // glob
 	Cluster   string            `json:"cluster,omitempty"`
@@ -118,10 +119,11 @@ type Match struct {
 // Matches reports whether the node is one that m selects.
 func (m Match) Matches(n Node) bool {
 	glob := func(pattern, s string) bool {
-		ok, err := path.Match(pattern, s)
+		ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(s, "/", "\x00"))
 		return pattern == "" || err == nil && ok
 	}
-	if !glob(m.ID, n.ID) || !glob(m.UserAgent, n.UserAgent) ||
+	agent := n.UserAgent[:max(0, strings.LastIndexByte(n.UserAgent, '/'))] // without its version
+	if !glob(m.ID, n.ID) || !glob(m.UserAgent, n.UserAgent) && !glob(m.UserAgent, agent) ||
 		m.Cluster != "" && m.Cluster != n.Cluster || m.Zone != "" && m.Zone != n.Zone {
 		return false
 	}

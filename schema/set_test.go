@@ -148,3 +148,27 @@ func TestSnapshotVersionTellsTypesApart(t *testing.T) {
 		t.Error("a cluster and a listener give one version")
 	}
 }
+
+func TestG10Match(t *testing.T) {
+	node := Node{ID: "sidecar~10.0.0.1/24~web", UserAgent: "gRPC Go/1.85.0"}
+	for _, c := range []struct {
+		m    Match
+		want bool
+	}{
+		{Match{}, true},
+		{Match{ID: "sidecar~*~web"}, true},
+		{Match{ID: "sidecar~*/24~w?b"}, true},
+		{Match{ID: "sidecar~*~cart"}, false},
+		{Match{UserAgent: "gRPC Go"}, true},
+		{Match{UserAgent: "gRPC*"}, true},
+		{Match{UserAgent: "gRPC Go/1.8*"}, true},
+		{Match{UserAgent: "gRPC Go/1.7*"}, false},
+		{Match{UserAgent: "gRPC"}, false},
+		{Match{UserAgent: "envoy"}, false},
+		{Match{ID: "["}, false},
+	} {
+		if got := c.m.Matches(node); got != c.want {
+			t.Errorf("%+v matches: %v", c.m, got)
+		}
+	}
+}
