@@ -55,14 +55,26 @@ var rules = []struct{ id, meaning string }{
 	{"O5", "Endpoints go again after their cluster changed."},
 	{"O6", "A cluster goes before its endpoints."},
 	{"O7", "Routes are answered while their listener is pending."},
+	{"O8", "An ACK of listeners does not prove that they listen: what they replace stays for the way back."},
+	{"O9", "Routes, and listeners with routes of their own, come after the clusters that they send to."},
 	{"O10", "What nothing refers to is removed after its drain time, counted from the ACK."},
+	{"O11", "Gates are bounded in time, and a session's own; endpoints wait for none."},
+	{"O12", "A gate outlives a client's fetch timeout; one that never ends is warned of."},
+	{"O13", "Secrets and extensions go with or before what refers to them; extensions are taken away after it; tables of scoped routes need their clusters first."},
 	{"O14", "An open stage takes no newer response; live types go on."},
 	{"O15", "Only what a session asks for, or will, holds it up."},
 	{"O16", "A name is not taken away and given back."},
 	{"G1", "No names are no wildcard for a gRPC client."},
 	{"G2", "A gRPC client that reconnects is sent nothing that it holds."},
 	{"G3", "A refused response is followed by the fix alone."},
+	{"G4", "A late ACK is not a lost one."},
 	{"G5", "What a client still asks for is not left out of a whole response."},
+	{"G6", "A gRPC client's listener is an API listener, a gRPC server's a socket listener under its template's name."},
+	{"G7", "Clusters of types that gRPC clients refuse are told before the merge."},
+	{"G8", "Endpoints have priorities without gaps, localities with weights, and no address twice."},
+	{"G9", "A warm route brings a cluster up before any request goes there, and keeps the old one until the switch."},
+	{"G10", "The kind of a client is what its user agent says."},
+	{"G11", "A locality may be empty or missing."},
 	{"P1", "A path goes make, warm, listeners, routes, unlisten, cool, prune, and no stage of it is empty."},
 	{"P2", "Nothing dangles in any snapshot of a path."},
 	{"P3", "What may have been applied counts as held where it is in use, and as absent where it is needed."},
@@ -78,6 +90,27 @@ var rules = []struct{ id, meaning string }{
 }
 
 var ruleTest = regexp.MustCompile(`(?m)^func (Test([SDOGP])([0-9]{2})[A-Za-z0-9]*)\(`)
+
+// families are the rules of the wire: each of them has a promise, and so a test.
+var families = map[string]int{"S": 15, "D": 14, "O": 16, "G": 11}
+
+// TestRulesAreComplete finds a rule of the wire that was left out.
+func TestRulesAreComplete(t *testing.T) {
+	listed := map[string]bool{}
+	for _, r := range rules {
+		if listed[r.id] {
+			t.Errorf("rule %s is listed twice", r.id)
+		}
+		listed[r.id] = true
+	}
+	for family, n := range families {
+		for i := 1; i <= n; i++ {
+			if id := fmt.Sprint(family, i); !listed[id] {
+				t.Errorf("rule %s has no promise", id)
+			}
+		}
+	}
+}
 
 // TestRuleIndex holds docs/rules.md against the tests, both ways.
 func TestRuleIndex(t *testing.T) {
