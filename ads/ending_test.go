@@ -3,6 +3,7 @@ package ads
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -120,13 +121,31 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		}
 		f.ended("d")
 	})
-	// newFleet's cleanup has stopped the gRPC server and closed ours, which waits
-	// for all that it started.
+	if left := leftOver(); left != "" {
+		t.Errorf("left over:\n%s", left)
+	}
+}
+
+// TestMain finds what any of the tests has left behind: each has stopped its gRPC
+// server and closed ours, which waits for all that it started.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leftOver(); left != "" && code == 0 {
+		fmt.Fprintf(os.Stderr, "goroutines left over:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftOver are the stacks of this package's goroutines, but for those of tests.
+func leftOver() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
+	var left []string
 	for _, g := range strings.Split(string(buf), "\n\n") {
-		if strings.Contains(g, "sluice/ads.") && !strings.Contains(g, "TestNoGoroutineIsLeft") {
-			t.Errorf("left over:\n%s", g)
+		if strings.Contains(g, "sluice/ads.") && !strings.Contains(g, "ads.TestMain") && !strings.Contains(g, "testing.tRunner") {
+			left = append(left, g)
 		}
 	}
+	return strings.Join(left, "\n\n")
 }

@@ -106,6 +106,21 @@ func TestO05InFlightEndpointsDoNotCount(t *testing.T) {
 	c.expect(rds, "r@2")
 }
 
+// A cluster that may have changed in a refused response changes when it goes back.
+func TestO05EndpointsOfAClusterThatWalksBack(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	f.set(schema.Envoy, append(first()[1:], eds("a", "2"), res(cds, "bad", "1"))...)
+	c.expect(cds, "a@2", "bad@1")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.nack(cds, "bad is bad") // and a@2 was applied
+	c.quiet()
+	f.set(schema.Envoy, first()...)
+	c.expect(cds, "a@1")
+	c.expect(edsT, "a@1")
+}
+
 func TestO06ClustersGoBeforeTheirEndpoints(t *testing.T) {
 	f := newFleet(t, first()...)
 	c := f.envoy("n")

@@ -131,6 +131,7 @@ func (s *session) send(next content, now time.Time) {
 func (s *session) post(t schema.Type, b *body) {
 	ts := &s.types[t]
 	ts.nonce, ts.flight, s.facts.Types[t].InFlight = ts.stream.post(b), b, true
+	ts.sentTo = s.target
 	s.srv.stats.Types[t].Responses.Add(1)
 	s.srv.stats.Types[t].Bytes.Add(uint64(b.size))
 	if !slices.Contains(s.posted, ts.stream) {
@@ -292,10 +293,10 @@ func (s *session) resendEndpoints(clusters schema.Set) {
 	}
 	first := s.types[schema.Clusters].nonce == 0
 	live := s.srv.live.Load().Of(schema.Endpoints)
-	acked := s.facts.Types[schema.Clusters].Acked
+	acked, unknown := s.facts.Types[schema.Clusters].Acked, s.types[schema.Clusters].unknown
 	var again []*schema.Resource
 	for c := range clusters.All() {
-		if old := acked.Get(c.Name); !first && old != nil && old.Version == c.Version {
+		if old := acked.Get(c.Name); !first && old != nil && old.Version == c.Version && unknown.Get(c.Name) == nil {
 			continue
 		}
 		for _, ref := range c.Refs {

@@ -44,9 +44,10 @@ type session struct {
 type typeState struct {
 	stream *stream
 	sub    *subscription
-	named  bool   // a name was asked for: empty no longer means everything
-	nonce  uint64 // the newest sent; 0 for none
-	flight *body  // the un-ACKed response
+	named  bool           // a name was asked for: empty no longer means everything
+	nonce  uint64         // the newest sent; 0 for none
+	sentTo *schema.Target // the session's when the newest response was sent
+	flight *body          // the un-ACKed response
 	// offered is what the client would hold had it accepted the newest response;
 	// nil if it did.
 	offered *schema.Set
@@ -270,6 +271,13 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	ts.onRecord = true
 	s.srv.memory.record(s.node.ID, t, true)
 	s.srv.log.Warn("NACK", "node", s.node.ID, "type", t.String(), "version", string(sent.version), "nonce", req.nonce, "words", n.Words)
+	if !ts.sentTo.Snapshot.Equal(s.target.Snapshot) {
+		// The target has changed meanwhile, and may be the cure: the refusal halts
+		// only if the same content is due again.
+		f.Nack = nil
+		s.plan()
+		return
+	}
 	s.isolate(t, news, before, now)
 }
 

@@ -362,3 +362,36 @@ func TestS09ClientThatKeepsItsNonce(t *testing.T) {
 	c.raw(&discoveryv3.DiscoveryRequest{TypeUrl: cds.URL(), VersionInfo: held, ResponseNonce: nonce})
 	c.expect(cds, "a@1")
 }
+
+// A refusal that comes after the target has changed halts only what has the same
+// content still.
+func TestS15RefusalOfWhatWasSuperseded(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	bad := append(first()[1:], eds("a", "bad"))
+	f.set(schema.Envoy, bad...)
+	c.expect(cds, "a@bad")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	f.set(schema.Envoy, append(bad, eds("b", "1"), res(edsT, "b", "1"))...)
+	c.nack(cds, "a is bad")
+	c.expect(cds, "a@bad", "b@1") // another response: b may be its cure
+	c.expect(edsT, "a@1")
+	c.nack(cds, "a is bad")
+	c.ask(edsT, "a")
+	c.quiet()
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Halt && s.Nack != nil })
+
+	f.set(schema.Envoy, append(first()[:3], route("r", "bad", "a"))...)
+	c.expect(cds, "a@1") // b was refused with it, and nothing uses it
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.ask(cds)
+	c.expect(rds, "r@bad")
+	f.set(schema.Envoy, append(first()[:2], listener("l", "2", "r"), route("r", "bad", "a"))...)
+	c.nack(rds, "r is bad", "r")
+	c.expect(lds, "l@2")
+	c.ask(lds)
+	c.quiet() // of a partial response the refused part alone is the same: not again
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Halt && s.Nack.Type == rds })
+}

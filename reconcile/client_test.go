@@ -260,6 +260,17 @@ func (n *node) release(t schema.Type) {
 	}
 }
 
+// releaseOnce answers what waits, and refuses what comes next.
+func (n *node) releaseOnce(t schema.Type, words string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.silent[t] = false
+	resp := n.pending[t]
+	delete(n.pending, t)
+	n.answer(t, resp)
+	n.refuse[t] = words
+}
+
 // rejects makes the client refuse the next response of a type.
 func (n *node) rejects(t schema.Type, words string) {
 	n.mu.Lock()

@@ -25,6 +25,43 @@ func halted(t *testing.T) (r *rig, c conf, bad, good *node, base string) {
 	return r, c, bad, good, base
 }
 
+// One bad node of many halts its group: nobody waits for the others to refuse too,
+// and none of them gets what the one refused to go on from.
+func TestPeer10OneOfManyHalts(t *testing.T) {
+	r, base := newRig(t, frontOnly("v1"))
+	var nodes []*node
+	for _, id := range []string{"front-1", "front-2", "front-3", "front-4", "front-5"} {
+		n := r.connect(id)
+		n.sees("front → v1, v1@10.0.0.1:80")
+		nodes = append(nodes, n)
+	}
+	r.done("front", base)
+	nodes[2].rejects(cds, "cluster v2: unknown lb policy")
+	for _, n := range append(nodes[:2:2], nodes[3:]...) {
+		n.hold(cds)
+	}
+	c := frontOnly("v2")
+	c.services["v1"] = "10.0.0.1:80"
+	c.services["v2"] = "10.0.0.2:80"
+	c.front = `split: {v1: 90, v2: 10}`
+	r.merge(c)
+	r.state("front", Halted)
+	if h := r.loop.Status().group("front").Halt; h.Node != "front-3" || h.Nack == nil {
+		t.Fatalf("the halt is %+v", h)
+	}
+	for i, n := range nodes {
+		if i == 2 {
+			continue
+		}
+		before := n.counts()
+		n.release(cds)
+		r.until("the others to be held", func(st *Status) bool { return st.node(n.id).State == "held" })
+		if got := n.counts(); got[rds] != before[rds] {
+			t.Errorf("node %s was sent %d tables after the halt", n.id, got[rds]-before[rds])
+		}
+	}
+}
+
 func TestR4NackHaltsTheGroup(t *testing.T) {
 	r, c, _, good, first := halted(t)
 	st := r.loop.Status()
@@ -173,10 +210,9 @@ func TestR4AHaltedRevertHoldsToo(t *testing.T) {
 	r.merge(frontOnly("v2"))
 	good.waitsWith(rds)
 	bad.waitsWith(rds)
-	bad.rejects(rds, "no")
 	revert := r.merge(frontOnly("v1"))
 	r.until("the revert", func(st *Status) bool { return st.group("front").Target == revert })
-	bad.release(rds)
+	bad.releaseOnce(rds, "no") // it accepts the change, and not the way back
 	st := r.state("front", Halted)
 	if g := st.group("front"); g.Target != revert {
 		t.Fatalf("the group is %+v", g)
@@ -185,6 +221,29 @@ func TestR4AHaltedRevertHoldsToo(t *testing.T) {
 	r.until("the other to be held", func(st *Status) bool { return st.node("front-2").State == "held" })
 	newcomer := r.connect("front-3")
 	newcomer.sees("front → v1, v1@10.0.0.1:80")
+}
+
+// A refusal that comes once its commit is superseded halts nothing: the node is led
+// to the new target like the others.
+func TestR4RefusalOfASupersededCommit(t *testing.T) {
+	r, first := newRig(t, frontOnly("v1"))
+	bad, good := r.connect("front-1"), r.connect("front-2")
+	bad.sees("front → v1, v1@10.0.0.1:80")
+	good.sees("front → v1, v1@10.0.0.1:80")
+	r.done("front", first)
+	good.holdAfter(rds, 1) // the second moves traffic
+	bad.holdAfter(rds, 1)
+	r.merge(frontOnly("v2"))
+	good.waitsWith(rds)
+	bad.waitsWith(rds)
+	bad.rejects(rds, "no")
+	revert := r.merge(frontOnly("v1"))
+	r.until("the revert", func(st *Status) bool { return st.group("front").Target == revert })
+	bad.release(rds)
+	good.release(rds)
+	r.done("front", revert)
+	bad.sees("front → v1, v1@10.0.0.1:80")
+	good.sees("front → v1, v1@10.0.0.1:80")
 }
 
 // A newcomer that refuses what the group has finished stops nobody, and is led
