@@ -7,11 +7,18 @@ import (
 	"github.com/sluice-xds/sluice/schema/compile"
 )
 
-// TestWrite: what is written compiles without a warning, and its tests pass.
+// TestWrite: what is written compiles without a warning, and its tests pass,
+// whether it is one package or many.
 func TestWrite(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		written(t, single)
+	}
+}
+
+func written(t *testing.T, single bool) {
 	const n = 20
 	dir := t.TempDir()
-	if err := write(dir, n); err != nil {
+	if err := write(dir, n, single); err != nil {
 		t.Fatal(err)
 	}
 	fleet, err := compile.Fleet(t.Context(), os.DirFS(dir), compile.Options{InProcess: true})
