@@ -72,9 +72,8 @@ func TestDrain(t *testing.T) {
 	if n := len(f.srv.View().Sessions()); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
-	late := f.dial("late")
-	late.ask(cds)
-	late.ends("Unavailable desc = the server is going away")
+	// It is refused before it asks for anything.
+	f.dial("late").ends("Unavailable desc = the server is going away")
 	if err := f.srv.Drain(t.Context()); err != nil { // nothing is left
 		t.Error(err)
 	}
