@@ -266,7 +266,7 @@ func (n *node) search(text string) *node {
 // unused warns of what is in no group's snapshot.
 func (lo *lowering) unused(reached map[schema.Key]bool) {
 	for name, s := range sorted(lo.services) {
-		if !reached[schema.Key{Type: schema.Clusters, Name: name}] {
+		if !reached[schema.Key{Type: schema.Clusters, Name: lo.wireOf(name)}] {
 			lo.clusterOf(name, schema.Envoy) // for what is wrong with it
 			lo.report(s.Allow, schema.Diagnostic{
 				Pos: s.At.pos, Severity: schema.Warning, Code: "unused-service",

@@ -21,6 +21,9 @@ type lowering struct {
 	fleet *schema.Fleet
 	// clusters are those of services, by the kind of client.
 	clusters [2]map[string]*schema.Resource
+	// wires are the names of services' clusters, and stable the services of those.
+	wires, stable map[string]string
+	renames       bool // some service has rename: "safe"
 	// listeners are by the author's name, not by the wire's.
 	listeners map[string]*schema.Resource
 	// shared are all others, by key.
@@ -36,6 +39,9 @@ func (m *model) lower(sound bool) *lowering {
 	lo := &lowering{
 		model:     m,
 		fleet:     &schema.Fleet{Provenance: schema.Provenance{}},
+		wires:     map[string]string{},
+		stable:    map[string]string{},
+		renames:   m.anySafe(),
 		listeners: map[string]*schema.Resource{},
 		shared:    map[schema.Key]*schema.Resource{},
 
@@ -77,6 +83,10 @@ func (lo *lowering) resource(msg proto.Message, name string, at schema.Pos) *sch
 	for _, v := range envoy.Validate(msg) {
 		lo.error(at, "envoy", "", "%s: Envoy would refuse it: %s", quoted(nounOf(msg), name), v)
 	}
+	if err := lo.follow(msg); err != nil {
+		lo.error(at, "envoy", "", "%v", err)
+		return nil
+	}
 	r, err := envoy.Resource(msg, name)
 	if err != nil {
 		lo.error(at, "envoy", "", "%v", err)
@@ -112,7 +122,11 @@ func (lo *lowering) origin(k schema.Key, origins ...schema.Origin) {
 // find looks a resource up as a kind of client sees it.
 func (lo *lowering) find(k schema.Key, c schema.Client) *schema.Resource {
 	if k.Type == schema.Clusters {
-		if r := lo.clusterOf(k.Name, c); r != nil {
+		name, known := lo.stable[k.Name]
+		if !known && !lo.safe(k.Name) {
+			name = k.Name
+		}
+		if r := lo.clusterOf(name, c); r != nil {
 			return r
 		}
 	}

@@ -48,11 +48,11 @@ func (s *service) hasEndpoints() bool { return s.DNS == "" && s.Failover == nil 
 // service makes what does not depend on the client: the endpoints, which are
 // live. Its cluster is made for those kinds of client that some route leads from.
 func (lo *lowering) service(name string, s *service) {
-	lo.origin(schema.Key{Type: schema.Clusters, Name: name}, schema.Origin{Kind: "service", Name: name, Pos: s.At.pos})
+	lo.origin(schema.Key{Type: schema.Clusters, Name: lo.wireOf(name)}, schema.Origin{Kind: "service", Name: name, Pos: s.At.pos})
 	if s.hasEndpoints() {
 		k := schema.Key{Type: schema.Endpoints, Name: name}
 		part := schema.Origin{Kind: "service", Name: name, Field: "endpoints", Pos: s.At.at("endpoints")}
-		lo.share(lo.once(&s.endpoints, k, s.At.pos, func() proto.Message { return s.assignment(name) }), part)
+		lo.share(lo.once(&s.endpoints, k, name, s.At.pos, func() proto.Message { return s.assignment(name) }), part)
 	}
 }
 
@@ -66,21 +66,35 @@ func (lo *lowering) clusterOf(name string, client schema.Client) *schema.Resourc
 		return nil
 	}
 	k := schema.Key{Type: schema.Clusters, Name: name}
-	r := lo.once(&s.clusters[client], k, s.At.pos, func() proto.Message { return s.cluster(name, client) })
+	made := &s.clusters[client]
+	if s.Failover != nil && lo.safe(name) {
+		made = new(atomic.Pointer[schema.Resource]) // the members' names are part of it
+	}
+	wire := lo.wireOf(name)
+	r := lo.once(made, k, wire, s.At.pos, func() proto.Message {
+		c := s.cluster(name, client)
+		if wire != name {
+			c.Name = wire
+			if client == schema.Envoy {
+				c.AltStatName = name
+			}
+		}
+		return c
+	})
 	lo.clusters[client][name] = r
 	return r
 }
 
 // once makes a resource, or takes the one that was made for another tree.
-func (lo *lowering) once(made *atomic.Pointer[schema.Resource], k schema.Key, at schema.Pos, msg func() proto.Message) *schema.Resource {
+func (lo *lowering) once(made *atomic.Pointer[schema.Resource], k schema.Key, wire string, at schema.Pos, msg func() proto.Message) *schema.Resource {
 	if lo.patches[k.Type][k.Name] != nil {
-		return lo.patched(k, msg(), k.Name, at)
+		return lo.patched(k, msg(), wire, at)
 	}
 	if r := made.Load(); r != nil {
 		return r
 	}
 	before := len(lo.found)
-	r := lo.resource(msg(), k.Name, at)
+	r := lo.resource(msg(), wire, at)
 	if len(lo.found) == before {
 		made.Store(r)
 	}

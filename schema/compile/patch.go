@@ -52,6 +52,10 @@ func (lo *lowering) patched(k schema.Key, msg proto.Message, wire string, at sch
 		lo.error(merged.at(nameField(out)), "raw-name", "another name is another entry's", "%s changes its name to %q", m.what, envoy.NameOf(out))
 		return nil
 	}
+	if err := lo.follow(out); err != nil {
+		lo.error(p.At.pos, "envoy", "", "%v", err)
+		return nil
+	}
 	r, err := envoy.Resource(out, wire)
 	if err != nil {
 		lo.error(p.At.pos, "envoy", "", "%v", err)

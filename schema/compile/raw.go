@@ -38,6 +38,10 @@ func (lo *lowering) raw(k schema.Key, r *resource) {
 		lo.violations(quoted(k.Type.Noun(), k.Name), r, bad)
 		return
 	}
+	if err := lo.follow(msg); err != nil {
+		lo.error(r.At.pos, "envoy", "", "%v", err)
+		return
+	}
 	res, err := envoy.Resource(msg, k.Name)
 	if err != nil {
 		lo.error(r.At.pos, "envoy", "", "%v", err)

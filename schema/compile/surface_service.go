@@ -27,6 +27,7 @@ type service struct {
 	TLS            *serviceTLS       `cue:"tls"`
 	ConnectTimeout time.Duration     `cue:"connect_timeout"`
 	IdleTimeout    time.Duration     `cue:"idle_timeout"`
+	Rename         string            `cue:"rename"`
 	Allow          map[string]string `cue:"allow"`
 
 	// What the service was made into, unless it is patched: a tree that holds the

@@ -126,6 +126,9 @@ func tablesOf(f *schema.Fleet) []routeTable {
 					if err != nil || !is {
 						continue // made by this package, so it does not happen
 					}
+					if err := envoy.RenameClusters(rc, schema.StableName); err != nil {
+						continue
+					}
 					t = routeTable{name: r.Name, key: r.Key, message: rc, table: envoy.NewTable(rc)}
 					compiled[r] = t
 				}

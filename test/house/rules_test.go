@@ -78,6 +78,7 @@ var rules = []struct{ id, meaning string }{
 	{"P1", "A path goes make, warm, listeners, routes, unlisten, cool, prune, and no stage of it is empty."},
 	{"P2", "Nothing dangles in any snapshot of a path."},
 	{"P3", "What may have been applied counts as held where it is in use, and as absent where it is needed."},
+	{"P4", "What cannot change in place without harm changes beside it: under another name, or one stage earlier."},
 	{"P5", "What is equal but for its name was renamed: it is added, traffic moves, the old one is pruned."},
 	{"P6", "A gRPC client is told of a cluster before a route sends to it."},
 	{"P7", "What a session does not ask for gates nothing."},
