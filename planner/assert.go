@@ -109,11 +109,11 @@ func decisionWords(d envoy.Decision) string {
 	switch d.Kind {
 	case envoy.Forward:
 		if d.Split == nil {
-			return d.Cluster
+			return schema.StableName(d.Cluster)
 		}
 		var parts []string
 		for _, c := range slices.Sorted(maps.Keys(d.Split)) {
-			parts = append(parts, fmt.Sprintf("%s %d", c, d.Split[c]))
+			parts = append(parts, fmt.Sprintf("%s %d", schema.StableName(c), d.Split[c]))
 		}
 		return strings.Join(parts, ", ")
 	case envoy.Redirect:

@@ -29,6 +29,20 @@ func (a Answer) equal(b Answer) bool {
 	return a.Redirect == b.Redirect && a.Status == b.Status && a.Other == b.Other && maps.Equal(a.Weights, b.Weights)
 }
 
+// stable is the answer in the names that authors gave: a service that is renamed at
+// each change stays what it is.
+func (a Answer) stable() Answer {
+	if len(a.Weights) == 0 {
+		return a
+	}
+	w := make(map[string]uint32, len(a.Weights))
+	for c, n := range a.Weights {
+		w[schema.StableName(c)] += n
+	}
+	a.Weights = w
+	return a
+}
+
 // Impact compares where requests go under two snapshots, by domain and by the
 // matches of either's routes (rule P11). Of two routes that would take a request
 // the first counts, as far as their words tell: a route without conditions
@@ -38,6 +52,7 @@ func Impact(from, to schema.Snapshot) ([]TrafficChange, error) {
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
 		for old, r := range schema.Diff(from.Of(t), to.Of(t)) {
 			err := classes(old, r, func(domains []string, l envoy.RouteLine, was, is Answer) {
+				was, is = was.stable(), is.stable()
 				if !was.equal(is) {
 					out = append(out, TrafficChange{keyOf(old, r).Name, domains, l.Match, was, is})
 				}

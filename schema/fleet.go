@@ -15,8 +15,10 @@ type Fleet struct {
 	Commit string // full hash, or empty for a working tree
 	Groups []Group
 	// Live holds the bodies of live types for all groups.
-	Live       Snapshot
-	Tests      []RouteTest
+	Live  Snapshot
+	Tests []RouteTest
+	// Allow are the reasons of entries to allow hazards, by resource and code.
+	Allow      map[Key]map[string]string
 	Provenance Provenance
 	Warnings   Diagnostics
 
@@ -77,6 +79,18 @@ func eachWord(text string, each func(string)) {
 	}
 }
 
+// Allowed is the reason for which a hazard of a group's plan is allowed: the
+// entry's that it is about, or the group's own. It is empty if nobody allows it.
+func (f *Fleet) Allowed(group, code string, about Key) string {
+	if reason := f.Allow[about][code]; reason != "" {
+		return reason
+	}
+	if g := f.Group(group); g != nil {
+		return g.Allow[code]
+	}
+	return ""
+}
+
 // Group finds a group by name, or returns nil.
 func (f *Fleet) Group(name string) *Group {
 	for i := range f.Groups {
@@ -96,6 +110,8 @@ type Group struct {
 	After    []string      `json:"after,omitempty"` // groups that must have converged first
 	Drain    time.Duration `json:"drain"`           // negative: the client's default
 	External []string      `json:"external,omitempty"`
+	// Allow are the group's reasons to allow hazards of its plans, by code.
+	Allow map[string]string `json:"allow,omitempty"`
 	// TTL is how long resources live without a heartbeat, by type (rule S11).
 	TTL map[Type]time.Duration `json:"ttl,omitempty"`
 	// Isolate has one node that refuses several resources tried with them in parts.

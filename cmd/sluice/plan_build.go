@@ -204,9 +204,10 @@ func costOf(path *schema.Path, live schema.Snapshot) *planCost {
 
 // hazard adds a hazard, or the group to an equal one.
 func (b *planBuilder) hazard(group string, h planHazard) {
-	h.Allowed = h.Blocking && slices.Contains(b.in.allow, h.Code)
+	h.Reason = b.in.fleet.Allowed(group, h.Code, h.Key)
+	h.Allowed = h.Reason != "" || h.Blocking && slices.Contains(b.in.allow, h.Code)
 	for i := range b.doc.Hazards {
-		if o := &b.doc.Hazards[i]; o.Code == h.Code && o.Key == h.Key && o.Message == h.Message {
+		if o := &b.doc.Hazards[i]; o.Code == h.Code && o.Key == h.Key && o.Message == h.Message && o.Reason == h.Reason {
 			o.Groups = append(o.Groups, group)
 			return
 		}

@@ -194,7 +194,8 @@ type planTest struct {
 type planHazard struct {
 	Code     string     `json:"code"`
 	Blocking bool       `json:"blocking"`
-	Allowed  bool       `json:"allowed,omitempty"` // by --allow
+	Allowed  bool       `json:"allowed,omitempty"` // by --allow or in the configuration
+	Reason   string     `json:"reason,omitempty"`  // the author's, who allowed it
 	Groups   []string   `json:"groups"`
 	Key      schema.Key `json:"resource,omitzero"`
 	Pos      schema.Pos `json:"pos,omitzero"`

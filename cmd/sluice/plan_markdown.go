@@ -110,13 +110,15 @@ func (m *planPage) hazards() {
 	for _, h := range m.doc.Hazards {
 		sign, state := "⚠️", "warning"
 		switch {
+		case h.Reason != "":
+			state = "allowed: " + mdText(h.Reason)
 		case h.Allowed:
 			state = "allowed"
 		case h.Blocking:
 			sign, state = "⛔", "blocks"
 		}
 		m.line("- %s **%s** (%s) %s: %s%s", sign, h.Code, state, mdText(strings.Join(h.Groups, ", ")), mdText(h.Message), at(h.Pos.Short()))
-		if h.WayOut != "" {
+		if h.WayOut != "" && !h.Allowed {
 			m.line("  %s", mdText(upperFirst(h.WayOut)+"."))
 		}
 	}

@@ -395,6 +395,8 @@ func (p *planText) hazards() []string {
 	for _, h := range p.doc.Hazards {
 		state := ""
 		switch {
+		case h.Reason != "":
+			state = " (allowed: " + h.Reason + ")"
 		case h.Allowed:
 			state = " (allowed)"
 		case h.Blocking:
@@ -405,7 +407,7 @@ func (p *planText) hazards() []string {
 			l += "  " + h.Pos.Short()
 		}
 		lines = append(lines, l)
-		if h.WayOut != "" {
+		if h.WayOut != "" && !h.Allowed {
 			lines = append(lines, "  "+h.WayOut)
 		}
 	}

@@ -41,6 +41,9 @@ func (lo *lowering) group(name string, g *group, reached map[schema.Key]bool) sc
 	}
 	out.TTL, out.Isolate = lo.lifetimes(name, g), g.Rollout.Isolate
 	out.Unsupported = lo.unsupported(name, g)
+	if allow := hazardous(g.Allow); len(allow) > 0 {
+		out.Allow = allow
+	}
 	w := walker{lo: lo, group: g, client: out.Client, name: name, seen: map[schema.Key]*schema.Resource{}}
 	for _, r := range lo.roots(name) {
 		w.root(r)

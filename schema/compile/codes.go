@@ -92,7 +92,8 @@ var codes = []Code{
 	{"weights-zero", isError, false, "The weights of a split sum to zero."},
 }
 
-// allowable are the codes that an entry may allow.
+// allowable are the codes that an entry may allow: those of checks, and those of
+// hazards that only a plan can find.
 var allowable = func() []string {
 	var names []string
 	for _, c := range codes {
@@ -100,5 +101,7 @@ var allowable = func() []string {
 			names = append(names, c.Name)
 		}
 	}
-	return names
+	names = append(names, hazardCodes()...)
+	slices.Sort(names)
+	return slices.Compact(names)
 }()

@@ -70,6 +70,7 @@ func (m *model) lower(sound bool) *lowering {
 		return nil
 	}
 	lo.assemble()
+	lo.allowances()
 	for name, t := range sorted(m.tests) {
 		lo.fleet.Tests = append(lo.fleet.Tests, t.lower(name))
 	}
