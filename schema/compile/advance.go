@@ -183,10 +183,15 @@ func (st *state) advance(c *change) *schema.Fleet {
 	m := st.lo.model
 	todo := newEntries()
 	for name, s := range c.services {
+		u, old := st.users[name], m.services[name]
+		wire := st.lo.wireOf(name)
 		m.services[name], todo.services[name] = s, s
-		u := st.users[name]
-		if u.others || s.Failover != nil {
+		if u.others || s.Failover != nil || s.Rename != old.Rename || !maps.Equal(s.Allow, old.Allow) {
 			return nil
+		}
+		delete(st.lo.wires, name)
+		if st.lo.wireOf(name) != wire {
+			return nil // routes are to name it anew
 		}
 		for _, r := range u.routes {
 			todo.routes[r] = m.routes[r]
@@ -231,6 +236,9 @@ func (st *state) relower(c *change) bool {
 		}
 		for _, t := range [...]schema.Type{schema.Clusters, schema.Endpoints} {
 			k := schema.Key{Type: t, Name: name}
+			if t == schema.Clusters {
+				k.Name = lo.wireOf(name)
+			}
 			delete(lo.shared, k)
 			delete(next.Provenance, k)
 		}
@@ -265,7 +273,7 @@ func (lo *lowering) replace(name string) bool {
 	if r := lo.shared[schema.Key{Type: schema.Endpoints, Name: name}]; r != nil && lo.fleet.Live.Get(r.Key) != nil {
 		lo.fleet.Live = lo.fleet.Live.Replace(r.Type, lo.fleet.Live.Of(r.Type).With(r))
 	}
-	k := schema.Key{Type: schema.Clusters, Name: name}
+	k := schema.Key{Type: schema.Clusters, Name: lo.wireOf(name)}
 	used := false
 	for i := range lo.fleet.Groups {
 		g := &lo.fleet.Groups[i]

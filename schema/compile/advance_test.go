@@ -65,6 +65,9 @@ tests: s%[1]d: {
 }
 `, i)
 	}
+	for _, name := range []string{"s/3/s.cue", "s/4/s.cue"} {
+		files[name] = strings.Replace(files[name], "\tprotocol", "\trename: \"safe\"\n\tprotocol", 1)
+	}
 	return files
 }
 
@@ -117,6 +120,11 @@ var edits = []struct{ old, new string }{
 	{"hosts: [\"*.s", "hosts: [\"s"},
 	{"1.36", "1.30"},
 	{"1.30", "1.36"},
+	{"\tprotocol: \"http2\"\n", "\tprotocol: \"http2\"\n\trename: \"safe\"\n"},
+	{"\tprotocol: \"http2\"\n\trename: \"safe\"\n", "\tprotocol: \"http2\"\n"},
+	{"\tprotocol: \"http2\"\n", "\tprotocol: \"http2\"\n\tallow: \"cluster-swap\": \"fine\"\n"},
+	{"allow: \"cluster-swap\": \"fine\"", "allow: \"empty-cluster\": \"fine\""},
+	{"allow: \"empty-cluster\": \"fine\"", "lb: \"round_robin\""},
 	{"services:", "services: {"},
 	{"services: {s", "services: s"},
 	{"services: { ", "services: "},
@@ -162,6 +170,9 @@ func TestAdvance(t *testing.T) {
 				if a, b := want.Groups[i].Snapshot, got.Groups[i].Snapshot; a.ID() != b.ID() || a.Len() != b.Len() {
 					t.Fatalf("group %s: the snapshots differ", want.Groups[i].Name)
 				}
+			}
+			if d := cmp.Diff(want.Allow, got.Allow); d != "" {
+				t.Fatalf("allowed hazards: %s", d)
 			}
 			if want.Live.ID() != got.Live.ID() {
 				t.Fatal("the live bodies differ")
