@@ -17,8 +17,8 @@ type coverage struct {
 }
 
 type hostKey struct {
-	table schema.Key
-	host  string
+	in          schema.Key // the resource
+	table, host string
 }
 
 type coveredRule struct {
@@ -33,7 +33,7 @@ func newCoverage(f *schema.Fleet, tables []routeTable) *coverage {
 		t := &tables[i]
 		origins := f.Provenance[t.key]
 		for _, h := range t.message.GetVirtualHosts() {
-			key := hostKey{t.key, h.GetName()}
+			key := hostKey{t.key, t.name, h.GetName()}
 			if c.at[key] != nil {
 				continue // another group has the table too
 			}
@@ -94,7 +94,7 @@ func placesOf(origins []schema.Origin, host string, routes int) []schema.Pos {
 
 // hit notes that a test was decided by a route.
 func (c *coverage) hit(test string, t *routeTable, d envoy.Decision) {
-	rules := c.at[hostKey{t.key, d.VirtualHost}]
+	rules := c.at[hostKey{t.key, t.name, d.VirtualHost}]
 	if d.Index >= 0 && d.Index < len(rules) {
 		rules[d.Index].by[test] = true
 	}

@@ -85,60 +85,82 @@ func nobody(listener string) string {
 	return fmt.Sprintf("listener %q does not answer", listener)
 }
 
-// routeTable is one that a listener of a group names.
+// routeTable is one of a listener of a group.
 type routeTable struct {
 	group, name string
-	listener    string // its author's name
-	tls         bool   // requests arrive by https
-	target      string // what a gRPC client dials to get here; empty for a port
-	key         schema.Key
+	listener    string     // its author's name
+	tls         bool       // requests arrive by https
+	target      string     // what a gRPC client dials to get here; empty for a port
+	key         schema.Key // of the resource that it is in
 	message     *routev3.RouteConfiguration
 	table       *envoy.Table
 }
 
-// tablesOf lists the route tables that the groups' listeners name.
+// tablesOf lists the route tables of the groups' listeners: those that they name,
+// and those inside listeners that are their author's own.
 func tablesOf(f *schema.Fleet) []routeTable {
-	compiled := map[*schema.Resource]routeTable{}
+	compiled := map[*schema.Resource][]routeTable{} // groups share resources
+	read := func(r *schema.Resource) []routeTable {
+		tables, ok := compiled[r]
+		if !ok {
+			rcs, err := envoy.Tables(r)
+			if err != nil {
+				rcs = nil // made or checked by this package, so it does not happen
+			}
+			for _, rc := range rcs {
+				if envoy.RenameClusters(rc, schema.StableName) != nil {
+					continue
+				}
+				tables = append(tables, routeTable{name: rc.GetName(), key: r.Key, message: rc, table: envoy.NewTable(rc)})
+			}
+			compiled[r] = tables
+		}
+		return tables
+	}
 	var out []routeTable
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		for l := range g.Snapshot.Of(schema.Listeners).All() {
-			target, tls := "", false
-			if msg, err := envoy.Unpack(l); err == nil {
-				if lis, ok := msg.(*listenerv3.Listener); ok {
-					if lis.GetApiListener() != nil {
-						target = l.Name
-					}
-					tls = slices.ContainsFunc(lis.GetFilterChains(), func(c *listenerv3.FilterChain) bool {
-						return c.GetTransportSocket().GetName() == tlsName
-					})
-				}
+			port := portOf(l)
+			origin := f.Provenance.Of(l.Key)
+			var tables []routeTable
+			if origin.Kind == "resource" { // else it is that of a gRPC server: all is its own
+				tables = slices.Clone(read(l))
 			}
 			for _, ref := range l.Refs {
-				r := g.Snapshot.Get(ref.Key)
-				if ref.Type != schema.Routes || r == nil {
-					continue
+				if r := g.Snapshot.Get(ref.Key); ref.Type == schema.Routes && r != nil {
+					tables = append(tables, read(r)...)
 				}
-				t, ok := compiled[r]
-				if !ok {
-					msg, err := envoy.Unpack(r)
-					rc, is := msg.(*routev3.RouteConfiguration)
-					if err != nil || !is {
-						continue // made by this package, so it does not happen
-					}
-					if err := envoy.RenameClusters(rc, schema.StableName); err != nil {
-						continue
-					}
-					t = routeTable{name: r.Name, key: r.Key, message: rc, table: envoy.NewTable(rc)}
-					compiled[r] = t
-				}
-				t.tls = tls
-				t.group, t.target, t.listener = g.Name, target, f.Provenance.Of(l.Key).Name
+			}
+			for _, t := range tables {
+				t.group, t.listener, t.target, t.tls = g.Name, origin.Name, port.target, port.tls
 				out = append(out, t)
 			}
 		}
 	}
 	return out
+}
+
+// port is how requests come to a listener.
+type port struct {
+	target string // what a gRPC client dials
+	tls    bool
+}
+
+func portOf(l *schema.Resource) port {
+	msg, err := envoy.Unpack(l)
+	lis, ok := msg.(*listenerv3.Listener)
+	if err != nil || !ok {
+		return port{} // made or checked by this package, so it does not happen
+	}
+	var p port
+	if lis.GetApiListener() != nil {
+		p.target = l.Name
+	}
+	p.tls = slices.ContainsFunc(lis.GetFilterChains(), func(c *listenerv3.FilterChain) bool {
+		return c.GetTransportSocket().GetName() == tlsName
+	})
+	return p
 }
 
 // decide asks the table, if the test is for its listener and it has a host for
