@@ -164,6 +164,8 @@ func (t *translation) value() {
 		t.say("incomplete", short(text, 120), giveValue)
 	case text == "structural cycle":
 		t.say(codeCUE, "holds itself, without end (structural cycle)", also)
+	case strings.Contains(text, "larger than ") && strings.HasPrefix(text, "read "):
+		t.say("too-large", "cannot "+text, "keep what is embedded small, or apart")
 	case strings.HasPrefix(text, "builtin package"):
 		t.say("import", text, "")
 	default:

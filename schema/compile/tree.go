@@ -229,7 +229,10 @@ func (m *memFS) ReadFile(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	data, err := m.read(f)
-	return slices.Clip(data), err
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return slices.Clip(data), nil
 }
 
 // ReadDir is fs.ReadDirFS's.
