@@ -31,8 +31,9 @@ type state struct {
 
 // users are the entries that mention a service.
 type users struct {
-	routes, services []string
-	others           bool
+	routes   []string
+	failover bool // part of one
+	others   bool // something else
 }
 
 func newState(dir string, limits Limits, tree fs.FS, src *source, found schema.Diagnostics, pkgs []pkg, f made) *state {
@@ -44,8 +45,8 @@ func newState(dir string, limits Limits, tree fs.FS, src *source, found schema.D
 	for name, r := range m.routes {
 		st.mentions(r.At, func(u *users) { u.routes = append(u.routes, name) })
 	}
-	for name, s := range m.services {
-		st.mentions(s.At.get("failover"), func(u *users) { u.services = append(u.services, name) })
+	for _, s := range m.services {
+		st.mentions(s.At.get("failover"), func(u *users) { u.failover = true })
 	}
 	others := func(n *node) { st.mentions(n, func(u *users) { u.others = true }) }
 	for _, l := range m.listeners {
@@ -186,7 +187,7 @@ func (st *state) advance(c *change) *schema.Fleet {
 		u, old := st.users[name], m.services[name]
 		wire := st.lo.wireOf(name)
 		m.services[name], todo.services[name] = s, s
-		if u.others || s.Failover != nil || s.Rename != old.Rename || !maps.Equal(s.Allow, old.Allow) {
+		if u.others || u.failover || s.Failover != nil || s.Rename != old.Rename || !maps.Equal(s.Allow, old.Allow) {
 			return nil
 		}
 		delete(st.lo.wires, name)
@@ -195,9 +196,6 @@ func (st *state) advance(c *change) *schema.Fleet {
 		}
 		for _, r := range u.routes {
 			todo.routes[r] = m.routes[r]
-		}
-		for _, other := range u.services {
-			todo.services[other] = m.services[other]
 		}
 	}
 	for name, r := range c.moved {
@@ -289,10 +287,7 @@ func (lo *lowering) replace(name string) bool {
 		g.Snapshot = g.Snapshot.Replace(k.Type, g.Snapshot.Of(k.Type).With(r))
 		lo.newer(g.Name, lo.groups[g.Name], []*schema.Resource{r, schema.NewLive(schema.Key{Type: schema.Endpoints, Name: name})})
 	}
-	if !used {
-		lo.clusterOf(name, schema.Envoy) // for what is wrong with it
-	}
-	return true
+	return used // what is not is warned of, or allowed
 }
 
 // place says anew where the parts of moved routes stand.

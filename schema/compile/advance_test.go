@@ -98,6 +98,8 @@ var edits = []struct{ old, new string }{
 	{"dns: \"db2.example.com:5432\"\n\tdns_type: \"logical\"", "dns: \"db.example.com:5432\""},
 	{"dns: \"u.example.com:80\"", "dns: \"v.example.com:80\""},
 	{"dns: \"v.example.com:80\"", "dns: \"u.example.com:80\""},
+	{"dns: \"u.example.com:80\"\n", "{dns: \"u.example.com:80\", allow: \"unused-service\": \"later\"}\n"},
+	{", allow: \"unused-service\": \"later\"}", "}"},
 	{"package lone\n", "package lone\n\n"},
 	{"package lone\n\n", "package lone\n"},
 	{"[\"s0\", \"s1\"]", "[\"s1\", \"s0\"]"},

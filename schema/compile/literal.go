@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"cuelang.org/go/cue"
 
@@ -205,6 +206,9 @@ func (r *literalReader) ident() string {
 	for r.at < len(r.src) && (isLetter(r.src[r.at]) || r.at > from && isDigit(r.src[r.at])) {
 		r.at++
 	}
+	if w, ok := words()[string(r.src[from:r.at])]; ok {
+		return w
+	}
 	return string(r.src[from:r.at])
 }
 
@@ -261,6 +265,27 @@ func (r *literalReader) label() (string, bool) {
 	name := r.ident()
 	return name, name != "" && name[0] != '_' && !reserved[name]
 }
+
+// words are the schema's own, so that each is in memory once.
+var words = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	seen := map[*shape]bool{}
+	var walk func(s *shape)
+	walk = func(s *shape) {
+		if s == nil || seen[s] {
+			return
+		}
+		seen[s] = true
+		for name, f := range s.fields {
+			all[name] = name
+			walk(f)
+		}
+		walk(s.elem)
+		walk(s.each)
+	}
+	walk(shapes())
+	return all
+})
 
 // fields reads fields until end, or the end of the file if that is 0.
 func (r *literalReader) fields(into *node, s *shape, end byte, depth int) bool {
