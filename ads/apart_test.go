@@ -78,6 +78,7 @@ func (f *fleet) flying(node string, types ...schema.Type) {
 // The stages of a path hold across separate streams of every type and of both
 // variants: nothing is on its way before its turn.
 func TestO01StagesAcrossStreamsOfEveryType(t *testing.T) {
+	t.Parallel()
 	const rtds = schema.Runtimes
 	child := func(t schema.Type, name string) schema.Ref { return ref(t, name, schema.Child) }
 	target := func(version, cluster, table string) []*schema.Resource {

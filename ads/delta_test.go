@@ -137,6 +137,7 @@ func (c *deltaClient) quiet() {
 }
 
 func TestD01InitialVersions(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"), res(cds, "b", "1"), res(cds, "c", "1"))
 	c := f.deltaDial("n")
 	c.sub(cds)
@@ -159,6 +160,7 @@ func TestD01InitialVersions(t *testing.T) {
 }
 
 func TestD01ForeignVersions(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.deltaDial("n")
 	// What it holds of r is replaced when the turn of routes comes.
@@ -169,6 +171,7 @@ func TestD01ForeignVersions(t *testing.T) {
 }
 
 func TestD02SpontaneousAndStale(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(rds, "s", "1"), res(rds, "u", "1"))
 	c := f.deltaDial("n")
 	c.sub(rds, "r")
@@ -186,6 +189,7 @@ func TestD02SpontaneousAndStale(t *testing.T) {
 }
 
 func TestD03SubscribingAgainResends(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.deltaDial("n")
 	c.sub(rds, "r")
@@ -197,6 +201,7 @@ func TestD03SubscribingAgainResends(t *testing.T) {
 }
 
 func TestD04Unsubscribe(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"), res(cds, "b", "1"))
 	c := f.deltaDial("n")
 	c.unsub(rds, "never")
@@ -217,6 +222,7 @@ func TestD04Unsubscribe(t *testing.T) {
 }
 
 func TestD05LegacyWildcard(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"), res(cds, "b", "1"))
 	c := f.deltaDial("n")
 	c.sub(cds)
@@ -230,6 +236,7 @@ func TestD05LegacyWildcard(t *testing.T) {
 }
 
 func TestD06MissingIsReportedAndStays(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.deltaDial("n")
 	c.sub(rds, "r", "missing")
@@ -241,6 +248,7 @@ func TestD06MissingIsReportedAndStays(t *testing.T) {
 }
 
 func TestD07EmptyFirstWildcard(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	c := f.deltaDial("n")
 	c.sub(cds)
@@ -250,6 +258,7 @@ func TestD07EmptyFirstWildcard(t *testing.T) {
 }
 
 func TestD08SystemVersionIsTheCommit(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.give(&schema.Target{Commit: "3f2a91c", Snapshot: f.snapshot(res(cds, "a", "1"))})
 	c := f.deltaDial("n")
@@ -260,6 +269,7 @@ func TestD08SystemVersionIsTheCommit(t *testing.T) {
 }
 
 func TestD09NackLeavesTheContentUnknown(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(rds, "s", "1"))
 	c := f.deltaDial("n")
 	c.sub(rds, "r", "s")
@@ -278,6 +288,7 @@ func TestD09NackLeavesTheContentUnknown(t *testing.T) {
 }
 
 func TestD10Removals(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.deltaDial("n")
 	c.sub(cds)
@@ -296,6 +307,7 @@ func TestD10Removals(t *testing.T) {
 }
 
 func TestD11EndpointsAfterAClusterChange(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.deltaDial("n")
 	c.sub(cds)
@@ -311,6 +323,7 @@ func TestD11EndpointsAfterAClusterChange(t *testing.T) {
 }
 
 func TestD14OneInFlight(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(rds, "s", "1"))
 	c := f.deltaDial("n")
 	c.sub(rds, "r", "s")
@@ -325,6 +338,7 @@ func TestD14OneInFlight(t *testing.T) {
 // Two streams of both variants of one node, at once: two sessions, each with
 // its own nonces and path.
 func TestVariantsOfOneNodeDoNotCollide(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"))
 	d := f.deltaDial("n")
 	c := f.dial("n")

@@ -40,6 +40,7 @@ func mesh(t *testing.T) *fleet {
 }
 
 func TestG01EmptyNamesAreNoWildcard(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	c := f.dialer("n")
 	c.ask(cds) // unsubscribes the last
@@ -49,6 +50,7 @@ func TestG01EmptyNamesAreNoWildcard(t *testing.T) {
 }
 
 func TestG02ReconnectKeepsTheVersion(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	c := f.dialer("n")
 	held := c.acked
@@ -63,6 +65,7 @@ func TestG02ReconnectKeepsTheVersion(t *testing.T) {
 }
 
 func TestG03NackThenFix(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	c := f.dialer("n")
 	f.set(schema.GRPC, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
@@ -85,6 +88,7 @@ func TestG03NackThenFix(t *testing.T) {
 // What a client still asks for is not left out of a response that is the whole
 // truth: the prune waits until it asks no more.
 func TestG05AbsenceWaitsForTheUnsubscribe(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	c := f.dialer("n")
 	c.ask(cds, "a", "z")
@@ -102,6 +106,7 @@ func TestG05AbsenceWaitsForTheUnsubscribe(t *testing.T) {
 // A client answers once its application took what it was sent before: the ACK is
 // late, and not lost. Nothing is sent again for it, and what follows waits.
 func TestG04LateAck(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	c := f.dialer("n")
 	f.set(schema.GRPC, append(first()[:2], listener("l", "2", "r"), route("r", "2", "a"))...)
@@ -171,6 +176,7 @@ func (c *client) expectTable(want ...string) {
 // A gRPC client is told of a cluster before any request goes there: it asks for
 // clusters only once a route names them, and swaps routes before it is ready.
 func TestG09WarmRouteBeforeTheSwitch(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.set(schema.GRPC, eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), realTable("a"))
 	c := f.dial("n")
@@ -211,6 +217,7 @@ func TestG09WarmRouteBeforeTheSwitch(t *testing.T) {
 // What kind of client a node is comes from what it says, and not from what it
 // does: a client with names of its own may be any.
 func TestG10KindFromTheUserAgent(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	for id, agent := range map[string]string{"g": "gRPC Go", "e": "envoy"} {
 		c := f.dial(id)
@@ -230,6 +237,7 @@ func TestG10KindFromTheUserAgent(t *testing.T) {
 // grpc-js needs a locality in its bootstrap; one that is empty, or none, is a node
 // like any other.
 func TestG11Locality(t *testing.T) {
+	t.Parallel()
 	f := mesh(t)
 	for id, where := range map[string]*corev3.Locality{"zone": {Zone: "eu-1a"}, "empty": {}, "none": nil} {
 		c := f.dial(id)

@@ -65,9 +65,11 @@ func (c *client) answersClusters(culprit string) bool {
 // A state-of-the-world client that refuses clusters gets them in halves. No part
 // leaves out what it held, and few are sent.
 func TestD09IsolationHalves(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 3, 5, 8} {
 		for bad := range n {
 			t.Run(fmt.Sprint(bad, " of ", n), func(t *testing.T) {
+				t.Parallel()
 				f := newFleet(t)
 				f.isolating(res(cds, "k0", "1"), res(cds, "old", "1"))
 				c := f.dial("n")
@@ -101,6 +103,7 @@ func TestD09IsolationHalves(t *testing.T) {
 // A client of the incremental variant gets one resource a response: every bad one
 // is found, and one that refers to a bad one is not sent without it.
 func TestD09IsolationOneByOne(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.isolating(res(cds, "a", "1"))
 	c := f.deltaDial("n")
@@ -132,6 +135,7 @@ func TestD09IsolationOneByOne(t *testing.T) {
 // One node of a group is tried, and none of a group that did not ask for it, nor
 // with a single resource, of which there is nothing to find out.
 func TestD09IsolationOnOneNode(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.isolating(res(rds, "r", "1"), res(rds, "s", "1"))
 	connect := func(node string) *client {
@@ -171,6 +175,7 @@ func TestD09IsolationOnOneNode(t *testing.T) {
 
 // A new target in the middle ends it, whatever is in flight.
 func TestD09IsolationEndsWithItsTarget(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.isolating(res(cds, "a", "1"))
 	c := f.dial("n")

@@ -31,6 +31,7 @@ func (f *fleet) sets(node string, t schema.Type, acked, served []*schema.Resourc
 // The ledger says by name what a client accepted, and what it was sent: while
 // that is unanswered, refused, accepted, or no longer asked for.
 func TestLedgerSaysWhatIsAckedAndServed(t *testing.T) {
+	t.Parallel()
 	r1, r2, s1 := res(rds, "r", "1"), res(rds, "r", "2"), res(rds, "s", "1")
 	a1, b1 := res(cds, "a", "1"), res(cds, "b", "1")
 	f := newFleet(t, r1, s1, a1)
@@ -69,6 +70,7 @@ func TestLedgerSaysWhatIsAckedAndServed(t *testing.T) {
 
 // A node id that two hosts use is marked in its row, for as long as they do.
 func TestLedgerMarksTwins(t *testing.T) {
+	t.Parallel()
 	f := newFleetWith(t, setup{limits: Limits{Twins: time.Millisecond}}, first()...)
 	var cs []*client
 	for _, host := range []string{"127.0.0.1", "127.0.0.2"} {

@@ -9,6 +9,7 @@ import (
 // Names of the xdstp scheme are compared with their parameters sorted, whoever
 // wrote them in which order.
 func TestD13ParametersAreSorted(t *testing.T) {
+	t.Parallel()
 	const asked, sorted = "xdstp://a/v3.R/r?zone=1&env=x", "xdstp://a/v3.R/r?env=x&zone=1"
 	f := newFleet(t, res(rds, asked, "1"))
 	c := f.deltaDial("n")
@@ -39,6 +40,7 @@ func TestD13ParametersAreSorted(t *testing.T) {
 // "/*" asks for the members of a collection: one level of the path, with the same
 // parameters.
 func TestD13Globs(t *testing.T) {
+	t.Parallel()
 	in := func(name string) string { return "xdstp://a/v3.R/" + name }
 	for _, variant := range []string{"delta", "sotw"} {
 		t.Run(variant, func(t *testing.T) {
@@ -83,6 +85,7 @@ func TestD13Globs(t *testing.T) {
 
 // The wildcard and names stand beside each other: each holds until it is dropped.
 func TestD13WildcardBesideNames(t *testing.T) {
+	t.Parallel()
 	const far = "xdstp://a/v3.C/d/far"
 	f := newFleet(t, res(cds, "a", "1"), res(cds, far, "1"))
 	c := f.deltaDial("n")

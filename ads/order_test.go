@@ -46,6 +46,7 @@ func first() []*schema.Resource {
 }
 
 func TestO02EndpointsDoNotWaitForClusters(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))
@@ -61,6 +62,7 @@ func TestO02EndpointsDoNotWaitForClusters(t *testing.T) {
 }
 
 func TestO03AnswersByNameWithoutClusters(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.dial("n") // a reconnect in the middle of warming: endpoints come first
 	c.ask(edsT, "a")
@@ -68,6 +70,7 @@ func TestO03AnswersByNameWithoutClusters(t *testing.T) {
 }
 
 func TestO04EndpointsWithTheFirstClusters(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.dial("n")
 	c.ask(edsT, "a")
@@ -79,6 +82,7 @@ func TestO04EndpointsWithTheFirstClusters(t *testing.T) {
 }
 
 func TestO05EndpointsAfterAClusterChange(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
@@ -91,6 +95,7 @@ func TestO05EndpointsAfterAClusterChange(t *testing.T) {
 
 // Endpoints that were in flight before the cluster changed do not count.
 func TestO05InFlightEndpointsDoNotCount(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.srv.Live(schema.SnapshotOf(res(edsT, "a", "2")))
@@ -108,6 +113,7 @@ func TestO05InFlightEndpointsDoNotCount(t *testing.T) {
 
 // A cluster that may have changed in a refused response changes when it goes back.
 func TestO05EndpointsOfAClusterThatWalksBack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first()[1:], eds("a", "2"), res(cds, "bad", "1"))...)
@@ -122,6 +128,7 @@ func TestO05EndpointsOfAClusterThatWalksBack(t *testing.T) {
 }
 
 func TestO06ClustersGoBeforeTheirEndpoints(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	// Both at once: the new endpoints are not pushed before the cluster is.
@@ -132,6 +139,7 @@ func TestO06ClustersGoBeforeTheirEndpoints(t *testing.T) {
 }
 
 func TestO07RoutesWhileAListenerIsPending(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first(), listener("m", "1", "s"), route("s", "1", "a"))...)
@@ -145,6 +153,7 @@ func TestO07RoutesWhileAListenerIsPending(t *testing.T) {
 }
 
 func TestO10PruneWaitsForTheDrain(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	drain := 300 * time.Millisecond
@@ -167,6 +176,7 @@ func TestO10PruneWaitsForTheDrain(t *testing.T) {
 }
 
 func TestO14OpenStageTakesNoNewerResponse(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first(), eds("b", "1"), res(edsT, "b", "1"))...)
@@ -183,6 +193,7 @@ func TestO14OpenStageTakesNoNewerResponse(t *testing.T) {
 }
 
 func TestO15GatesOnlyWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.dial("n")
 	c.ask(cds) // a node that takes clusters and nothing else
@@ -198,6 +209,7 @@ func TestO15GatesOnlyWhatIsAskedFor(t *testing.T) {
 }
 
 func TestO15AnEDSClusterImpliesItsSubscription(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, eds("a", "1"), res(edsT, "a", "1"), eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))
@@ -215,6 +227,7 @@ func TestO15AnEDSClusterImpliesItsSubscription(t *testing.T) {
 // An endpoint set without a host that could answer does not open the gate of a
 // route that gains weight on it.
 func TestP14GateNeedsUsableEndpoints(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	empty := res(edsT, "b", "1")
@@ -240,6 +253,7 @@ func tcp(name, content, cluster string) *schema.Resource {
 }
 
 func TestO16NoDeleteAndAddOfOneName(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	// The target lacks a, and the next has it again before a was pruned: it is
@@ -261,6 +275,7 @@ func TestO16NoDeleteAndAddOfOneName(t *testing.T) {
 }
 
 func TestHoldStopsStagesAndNotEndpoints(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	to := &schema.Target{Snapshot: f.snapshot(eds("a", "1"), res(edsT, "a", "1"), listener("l", "2", "r"), route("r", "2", "a"))}
@@ -282,6 +297,7 @@ func TestHoldStopsStagesAndNotEndpoints(t *testing.T) {
 // An answer that comes after the session was halted for silence opens nothing
 // more: the group is held by then, or about to be.
 func TestLateAnswerAfterTheHalt(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.mu.Lock()
@@ -297,6 +313,7 @@ func TestLateAnswerAfterTheHalt(t *testing.T) {
 // An ACK of listeners proves that they are valid, and not that they listen: what
 // the old one used outlives it, so that the way back is open.
 func TestO08AnAckIsNotListening(t *testing.T) {
+	t.Parallel()
 	old := []*schema.Resource{eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a")}
 	f := newFleet(t, old...)
 	c := f.envoy("n")
@@ -325,6 +342,7 @@ func TestO08AnAckIsNotListening(t *testing.T) {
 // Routes do not warm: none is sent before the clusters that it names are ready,
 // and no listener with routes of its own.
 func TestO09RoutesComeAfterTheirClusters(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first()[:2], eds("b", "1"), res(edsT, "b", "1"), tcp("t", "1", "b"), listener("l", "1", "r"), route("r", "2", "b"))...)
@@ -344,6 +362,7 @@ func TestO09RoutesComeAfterTheirClusters(t *testing.T) {
 // Endpoints come and go while a rollout waits for a client that does not answer,
 // and for as long.
 func TestO11EndpointsNeverWaitForARollout(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first(), eds("b", "1"), res(edsT, "b", "1"), route("s", "1", "b"))...)
@@ -362,6 +381,7 @@ func TestO11EndpointsNeverWaitForARollout(t *testing.T) {
 
 // A gate is bounded in time, and is the session's own: it holds up nobody else.
 func TestO11GatesAreBoundedAndApart(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	silent, other := f.envoy("silent"), f.envoy("other")
 	f.mu.Lock()
@@ -382,6 +402,7 @@ func TestO11GatesAreBoundedAndApart(t *testing.T) {
 // A client that waits for what it never gets gives up by itself after its fetch
 // timeout, and answers then: the gate has waited.
 func TestO12TheGateOutlivesTheFetchTimeout(t *testing.T) {
+	t.Parallel()
 	const fetch = 200 * time.Millisecond
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
@@ -406,6 +427,7 @@ const (
 // Secrets and extensions go with or before what refers to them, and extensions are
 // taken away after it.
 func TestO13ChildrenOfListeners(t *testing.T) {
+	t.Parallel()
 	with := func(version string) []*schema.Resource {
 		l := res(lds, "l", version, ref(ecds, "x"+version, schema.Child), ref(sds, "s"+version, schema.Child))
 		return []*schema.Resource{l, res(ecds, "x"+version, "1"), res(sds, "s"+version, "1")}
@@ -457,6 +479,7 @@ func TestO13ChildrenOfListeners(t *testing.T) {
 
 // Tables of scoped routes need their clusters first.
 func TestO13ScopedRoutes(t *testing.T) {
+	t.Parallel()
 	scope := func(version, table string) *schema.Resource {
 		return res(srds, "s", version, ref(rds, table, schema.Child))
 	}

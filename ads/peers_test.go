@@ -14,6 +14,7 @@ import (
 // A refusal is answered with the same again, some 20,000 times a second
 // (go-control-plane#962).
 func TestPeer01NoAnswerToARefusal(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"), res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(cds)
@@ -34,6 +35,7 @@ func TestPeer01NoAnswerToARefusal(t *testing.T) {
 // A cluster that changes in place is followed by endpoints, although they have
 // the version that the client asks with.
 func TestPeer02EndpointsOfAChangedCluster(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first()[1:], eds("a", "2"))...)
@@ -48,6 +50,7 @@ func TestPeer02EndpointsOfAChangedCluster(t *testing.T) {
 // What mends a cluster is sent although the last response was not acknowledged:
 // once it was refused; and it is merged with what waits meanwhile.
 func TestPeer03TheFixIsSent(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, append(first()[1:], eds("a", "bad"))...)
@@ -66,6 +69,7 @@ func TestPeer03TheFixIsSent(t *testing.T) {
 
 // A client that asks for some of what there is, is answered, and hears of changes.
 func TestPeer04PartOfASnapshot(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(edsT, "a", "1"), res(edsT, "b", "1"), res(cds, "a", "1"), res(cds, "b", "1"))
 	c := f.dial("n")
 	c.ask(cds, "a")
@@ -80,6 +84,7 @@ func TestPeer04PartOfASnapshot(t *testing.T) {
 
 // Of a delta subscription to what exists and what does not, both are answered.
 func TestPeer05MissingIsReported(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(edsT, "a", "1"))
 	c := f.deltaDial("n")
 	c.sub(edsT, "a", "missing")
@@ -88,6 +93,7 @@ func TestPeer05MissingIsReported(t *testing.T) {
 
 // A delta client that subscribes again is answered again.
 func TestPeer06SubscribingAgain(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(edsT, "a", "1"), res(cds, "c", "1"))
 	c := f.deltaDial("n")
 	c.sub(edsT, "a")
@@ -107,6 +113,7 @@ func TestPeer06SubscribingAgain(t *testing.T) {
 // What a delta client refused it does not hold: neither in the ledger, nor when
 // the same content is given up and something else takes its place.
 func TestPeer07RefusedIsNotHeld(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.deltaDial("n")
 	c.sub(rds, "r")
@@ -125,6 +132,7 @@ func TestPeer07RefusedIsNotHeld(t *testing.T) {
 // Streams of both variants of one node are told apart, whatever number each has:
 // an answer on one is none on the other.
 func TestPeer08VariantsAreToldApart(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"))
 	c, d := f.dial("n"), f.deltaDial("n")
 	c.ask(cds)
@@ -153,6 +161,7 @@ func (f *fleet) refusing(node string) (n int) {
 
 // A refusal with a nonce that is no longer the newest is none (cilium#43519).
 func TestPeer09StaleRefusalDoesNotCount(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")

@@ -76,6 +76,7 @@ func from(host string) grpc.DialOption {
 }
 
 func TestPerTypeStreams(t *testing.T) {
+	t.Parallel()
 	for _, ty := range schema.AllTypes() {
 		f := newFleet(t, res(ty, "a", "1"))
 		if ty != schema.VirtualHosts {
@@ -136,6 +137,7 @@ func (f *fleet) sessions(node string) (n int) {
 
 // The stages of a path hold across the separate streams of a session.
 func TestO01StagesAcrossStreams(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	cs := f.apartEnvoy("n")
 	f.set(schema.Envoy, eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))
@@ -157,6 +159,7 @@ func TestO01StagesAcrossStreams(t *testing.T) {
 
 // A NACK on one stream halts the others.
 func TestS15NackHaltsOtherStreams(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	cs := f.apartEnvoy("n")
 	f.set(schema.Envoy, eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))
@@ -169,6 +172,7 @@ func TestS15NackHaltsOtherStreams(t *testing.T) {
 // A second stream of a type is a new generation: each has its own path, and the
 // newest counts.
 func TestHotRestart(t *testing.T) {
+	t.Parallel()
 	t.Run("one stream a type", func(t *testing.T) {
 		f := newFleet(t, first()...)
 		old := f.apartEnvoy("n")
@@ -215,6 +219,7 @@ func TestHotRestart(t *testing.T) {
 }
 
 func TestStreamEndsAndComesBack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	cs := f.apartEnvoy("n")
 	held := cs[rds].acked[rds]
@@ -235,6 +240,7 @@ func TestStreamEndsAndComesBack(t *testing.T) {
 }
 
 func TestTypeURLOfATypedStream(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"))
 	c := f.apart("n", cds)
 	c.raw(&discoveryv3.DiscoveryRequest{}) // empty: the stream's own
@@ -245,6 +251,7 @@ func TestTypeURLOfATypedStream(t *testing.T) {
 
 // Envoy opens its streams at once: they make one session, whichever is first.
 func TestStreamsThatBeginTogether(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	f.pause()
 	types := []schema.Type{cds, edsT, lds, rds}
@@ -269,6 +276,7 @@ func TestStreamsThatBeginTogether(t *testing.T) {
 
 // A target that changes while a session begins reaches it.
 func TestTargetChangesWhileASessionBegins(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	f.pause()
 	c := f.dial("n")
@@ -299,6 +307,7 @@ func (f *fleet) resume(n int) {
 }
 
 func TestV2IsToldWhatToChange(t *testing.T) {
+	t.Parallel()
 	for _, m := range []string{
 		"/envoy.api.v2.ClusterDiscoveryService/StreamClusters",
 		"/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources",
@@ -326,6 +335,7 @@ func TestV2IsToldWhatToChange(t *testing.T) {
 }
 
 func TestStreamsOfTwoHostsAreTwoSessions(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	a := f.apart("n", cds, from("127.0.0.1"))
 	a.ask(cds)
@@ -337,6 +347,7 @@ func TestStreamsOfTwoHostsAreTwoSessions(t *testing.T) {
 }
 
 func TestDuplicateNodeID(t *testing.T) {
+	t.Parallel()
 	log := &logLines{}
 	f := newFleetWith(t, setup{limits: Limits{Twins: time.Millisecond}, log: log}, first()...)
 	for _, host := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {

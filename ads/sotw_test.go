@@ -18,6 +18,7 @@ const (
 )
 
 func TestS01NackByErrorDetailAlone(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -32,6 +33,7 @@ func TestS01NackByErrorDetailAlone(t *testing.T) {
 }
 
 func TestS02FirstNonceIsIgnored(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.raw(&discoveryv3.DiscoveryRequest{TypeUrl: rds.URL(), ResourceNames: []string{"r"}, ResponseNonce: "7", VersionInfo: "old"})
@@ -39,6 +41,7 @@ func TestS02FirstNonceIsIgnored(t *testing.T) {
 }
 
 func TestS03NodeOnTheFirstRequest(t *testing.T) {
+	t.Parallel()
 	t.Run("missing", func(t *testing.T) {
 		f := newFleet(t)
 		c := f.dial("n")
@@ -65,6 +68,7 @@ func TestS03NodeOnTheFirstRequest(t *testing.T) {
 }
 
 func TestS03RefusedNode(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.refuse = errors.New("no group matches node \"n\"")
 	c := f.dial("n")
@@ -76,6 +80,7 @@ func TestS03RefusedNode(t *testing.T) {
 }
 
 func TestS04StaleNonce(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(rds, "s", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -92,6 +97,7 @@ func TestS04StaleNonce(t *testing.T) {
 }
 
 func TestS04NonceOfAnotherType(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(lds, "l", "1"))
 	c := f.dial("n")
 	c.ask(lds, "l")
@@ -104,6 +110,7 @@ func TestS04NonceOfAnotherType(t *testing.T) {
 }
 
 func TestS05Wildcard(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "A", "1"), res(cds, "B", "1"))
 	c := f.dial("n")
 	c.ask(cds)
@@ -119,6 +126,7 @@ func TestS05Wildcard(t *testing.T) {
 }
 
 func TestS05EmptyListenersAfterANameUnsubscribe(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(lds, "a", "1"), res(lds, "b", "1"))
 	c := f.dial("n")
 	c.ask(lds, "a")
@@ -130,6 +138,7 @@ func TestS05EmptyListenersAfterANameUnsubscribe(t *testing.T) {
 }
 
 func TestS06NamesReplaceTheLast(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(rds, "s", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -147,6 +156,7 @@ func TestS06NamesReplaceTheLast(t *testing.T) {
 }
 
 func TestS07FullStateAndPartial(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"), res(cds, "b", "1"), res(rds, "r", "1"), res(rds, "s", "1"))
 	c := f.dial("n")
 	c.ask(cds)
@@ -163,6 +173,7 @@ func TestS07FullStateAndPartial(t *testing.T) {
 }
 
 func TestS08MissingName(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r", "missing")
@@ -174,6 +185,7 @@ func TestS08MissingName(t *testing.T) {
 }
 
 func TestS10AnswersOnlyNews(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -189,6 +201,7 @@ func TestS10AnswersOnlyNews(t *testing.T) {
 // After a NACK the content is unknown: walking back sends what was acknowledged
 // before, although nothing else was acknowledged since.
 func TestS10WalkingBackAfterANack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -206,6 +219,7 @@ func TestS10WalkingBackAfterANack(t *testing.T) {
 }
 
 func TestS12AckedSet(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"), res(cds, "b", "1"), res(rds, "r", "1"), res(rds, "s", "1"))
 	c := f.dial("n")
 	c.ask(cds)
@@ -220,6 +234,7 @@ func TestS12AckedSet(t *testing.T) {
 }
 
 func TestS13AckIsNotActive(t *testing.T) {
+	t.Parallel()
 	// An ACK of routes opens what follows it, and proves no more: the level of
 	// such a gate is "acked". Clusters of Envoy are "warm" (TestProofLevels of
 	// package planner). Here: the gate does not open before the ACK.
@@ -243,6 +258,7 @@ func TestS13AckIsNotActive(t *testing.T) {
 }
 
 func TestS14CollapsedRequests(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(cds, "a", "1"))
 	c := f.dial("n")
 	c.ask(cds)
@@ -256,6 +272,7 @@ func TestS14CollapsedRequests(t *testing.T) {
 }
 
 func TestS14Ignored(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -267,6 +284,7 @@ func TestS14Ignored(t *testing.T) {
 }
 
 func TestS15NackedContentIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(cds, "a", "1"))
 	c := f.dial("n")
 	c.ask(rds, "r")
@@ -294,6 +312,7 @@ func TestS15NackedContentIsNotSentAgain(t *testing.T) {
 }
 
 func TestS09ResumeInTheMiddleOfAPath(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	base := f.target.Snapshot
@@ -326,6 +345,7 @@ func TestS09ResumeInTheMiddleOfAPath(t *testing.T) {
 }
 
 func TestS09ForeignSessionGetsTheUnionFirst(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	to := &schema.Target{Open: true, Snapshot: f.snapshot(eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))}
 	f.give(to)
@@ -335,6 +355,7 @@ func TestS09ForeignSessionGetsTheUnionFirst(t *testing.T) {
 }
 
 func TestS09NothingIsTrustedAfterANack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
@@ -354,6 +375,7 @@ func TestS09NothingIsTrustedAfterANack(t *testing.T) {
 // MOSN reopens with its old version and nonce, and asks for the next type only
 // once it is answered: what it holds is sent again.
 func TestS09ClientThatKeepsItsNonce(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	held, nonce := c.acked[cds], c.last[cds].Nonce
@@ -366,6 +388,7 @@ func TestS09ClientThatKeepsItsNonce(t *testing.T) {
 // A refusal that comes after the target has changed halts only what has the same
 // content still.
 func TestS15RefusalOfWhatWasSuperseded(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, first()...)
 	c := f.envoy("n")
 	bad := append(first()[1:], eds("a", "bad"))

@@ -85,6 +85,7 @@ func (c *deltaClient) expectLiving(t schema.Type, want ...string) {
 }
 
 func TestS11OffByDefault(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"))
 	c := f.dial("n")
 	c.raw(&discoveryv3.DiscoveryRequest{Node: able("n", "supports-resource-ttl", "resource-in-sotw"), TypeUrl: rds.URL(), ResourceNames: []string{"r"}})
@@ -93,6 +94,7 @@ func TestS11OffByDefault(t *testing.T) {
 
 // A client that does not say that it can is given none.
 func TestS11OnlyForClientsThatCan(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.mortal(lifetime, res(rds, "r", "1"))
 	for _, node := range []*corev3.Node{able("a"), able("b", "supports-resource-ttl"), able("c", "resource-in-sotw")} {
@@ -106,6 +108,7 @@ func TestS11OnlyForClientsThatCan(t *testing.T) {
 }
 
 func TestS11HeartbeatsSotW(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.mortal(lifetime, res(rds, "r", "1"), res(cds, "a", "1"))
 	c := f.dial("n")
@@ -144,6 +147,7 @@ func TestS11HeartbeatsSotW(t *testing.T) {
 }
 
 func TestS11HeartbeatsDelta(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.mortal(lifetime, res(rds, "r", "1"), res(rds, "s", "1"))
 	connect := func() *deltaClient {
@@ -195,6 +199,7 @@ func TestS11HeartbeatsDelta(t *testing.T) {
 
 // A time to live that is taken away, or given, takes the resource being sent.
 func TestS11ChangeOfTheTime(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.mortal(time.Hour, res(rds, "r", "1"))
 	c := f.deltaDial("n")

@@ -67,6 +67,7 @@ func (c *deltaClient) expectHosts(want ...string) {
 
 // Hosts are asked for as requests name them, and answered under their own names.
 func TestD12HostsOnDemand(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t,
 		vhost("t/shop", "1", "shop.example.com", "Shop.example.org"), vhost("t/any", "1", "*"),
 		vhost("t/wide", "1", "*.example.com"), vhost("t/wider", "1", "*.com"), vhost("t/front", "1", "api.*"),
@@ -115,6 +116,7 @@ func TestD12HostsOnDemand(t *testing.T) {
 // A host that nobody knows is a Resource without a body, so that the request that
 // waits for it fails at once; when it comes to be, it is sent.
 func TestD12UnknownHost(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, vhost("t/a", "1", "a"))
 	c := f.deltaDial("n")
 	c.sub(vhds, "t/a", "t/b", "t") // Envoy begins with the table's own name
@@ -138,6 +140,7 @@ func TestD12UnknownHost(t *testing.T) {
 // A route table that changes drops the hosts that its client has: they go again,
 // behind it.
 func TestD12TableDropsItsHosts(t *testing.T) {
+	t.Parallel()
 	hosts := []*schema.Resource{vhost("r/a", "1", "a"), vhost("s/a", "1", "a")}
 	for _, streams := range []string{"aggregated", "apart"} {
 		t.Run(streams, func(t *testing.T) {
@@ -181,6 +184,7 @@ func TestD12TableDropsItsHosts(t *testing.T) {
 // A cluster is not removed before the host that left it is acknowledged, under
 // whatever name the client asked for that host.
 func TestD12PruneWaitsForTheHost(t *testing.T) {
+	t.Parallel()
 	to := func(cluster string) []schema.Ref { return []schema.Ref{ref(cds, cluster, schema.Traffic)} }
 	f := newFleet(t, res(cds, "a", "1"), vhostTo("t/h", "1", to("a"), "*"))
 	c := f.deltaDial("n")
