@@ -54,10 +54,11 @@ e2e: ## real clients and load, one package at a time
 e2e-deps: ## install what `make e2e` runs: MOSN, the C core of gRPC, grpc-js, tmux
 	test/clients/deps.sh
 
+PEERS ?=
 bench: PKGS = $(call with,'^func Benchmark')
-bench: ## the benchmarks
+bench: ## the benchmarks; PEERS='-n 1000 -size a -json FILE' for a part of the table beside peers
 	$(GO) test -p 1 -run '^$$' -bench . -benchmem $(PKGS)
-	cd test/peer && $(GO) run . run -n 1000 -size a && $(GO) run . run -n 1000 -size b
+	cd test/peer && $(GO) run . run $(PEERS)
 
 bench-compile: ## from tree to fleet, 10,000 services, beside cue export
 	$(GO) run ./test/benchcompile -n $(or $(SERVICES),10000)

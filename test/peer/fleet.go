@@ -39,47 +39,87 @@ func peek(b []byte, want protowire.Number) string {
 	return ""
 }
 
-// answered is what the fleet says: how many clients got an update, and when the
-// last of them had sent its ACK.
+// answered is what the fleet says of a phase.
 type answered struct {
 	Clients int
-	Last    time.Time
-	Spent   time.Duration // for "ready": since the fleet began to connect
-	CPU     time.Duration
+	Last    time.Time     // when the last client had sent its ACK
+	Spent   time.Duration // since the phase began
+	Bytes   int64         // received since the start
+}
+
+// event is an answer that a client gave.
+type event struct {
+	client int
+	url    string
+	at     time.Time
+}
+
+// lights are the clients of a fleet.
+type lights struct {
+	load
+	addr   string
+	node   *structpb.Struct
+	ready  chan struct{}
+	events chan event
+	bytes  atomic.Int64
+	again  chan struct{} // closed to have all connect anew
+	asked  chan struct{} // one of each that did
+
+	mu       sync.Mutex
+	versions map[int]map[string]map[string]string // what the nodes of a group hold
+}
+
+// load is what a fleet is made of.
+type load struct {
+	size
+	n, groups, rollouts int
+	delta               bool
 }
 
 // fleet connects n light clients, one connection each, and says "ready" when all
-// hold everything; then one line for every update.
-func fleet(addr string, n int, delta bool, s size) error {
-	f := &lights{addr: addr, delta: delta, size: s, node: node(), ready: make(chan struct{}, n), got: make(chan time.Time, 4*n)}
+// hold everything; then one line for each line on standard input: "update" and
+// "rollout" are over when the last client has answered, "reconnect" when all have
+// asked again, with the versions that they hold.
+func fleet(addr string, l load) error {
+	f := &lights{
+		load: l, addr: addr, node: node(), ready: make(chan struct{}, l.n), events: make(chan event, 8*l.n),
+		again: make(chan struct{}), asked: make(chan struct{}, l.n), versions: map[int]map[string]map[string]string{},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	began := time.Now()
 	var all sync.WaitGroup
 	gate := make(chan struct{}, 64) // dials at a time
-	for i := range n {
+	for i := range f.n {
 		all.Go(func() {
 			if err := f.client(ctx, i, gate); err != nil && ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "client", i, err)
+				os.Exit(1)
 			}
 		})
 	}
-	for range n {
+	for range f.n {
 		<-f.ready
 	}
 	out := json.NewEncoder(os.Stdout)
-	if err := out.Encode(answered{Clients: n, Spent: time.Since(began)}); err != nil {
+	if err := out.Encode(answered{Clients: f.n, Spent: time.Since(began)}); err != nil {
 		return err
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		a := answered{}
-		for range n {
-			at := <-f.got
-			if at.After(a.Last) {
-				a.Last = at
+		began := time.Now()
+		var a answered
+		switch in.Text() {
+		case "update":
+			a = f.answers(endpointURL, 1)
+		case "rollout":
+			a = f.answers(clusterURL, 2) // the first and the last of its stages
+		case "reconnect":
+			close(f.again)
+			for range f.n {
+				<-f.asked
 			}
-			a.Clients++
 		}
+		a.Spent, a.Bytes = time.Since(began), f.bytes.Load()
 		if err := out.Encode(a); err != nil {
 			return err
 		}
@@ -89,14 +129,20 @@ func fleet(addr string, n int, delta bool, s size) error {
 	return nil
 }
 
-type lights struct {
-	addr  string
-	delta bool
-	size  size
-	node  *structpb.Struct
-	ready chan struct{}
-	got   chan time.Time
-	acked atomic.Int64
+// answers waits until each client has answered a type so many times.
+func (f *lights) answers(url string, times int) (a answered) {
+	count := make([]int, f.n)
+	for a.Clients < f.n {
+		e := <-f.events
+		if e.url != url {
+			continue
+		}
+		if count[e.client]++; count[e.client] == times {
+			a.Clients++
+			a.Last = e.at
+		}
+	}
+	return a
 }
 
 // node is the metadata of a proxy: some 28 KiB, as Envoy sends.
@@ -114,8 +160,55 @@ func node() *structpb.Struct {
 
 // client is one node: it asks for everything, and acknowledges everything.
 func (f *lights) client(ctx context.Context, i int, gate chan struct{}) error {
+	c := &light{lights: f, i: i, group: i % f.groups, held: map[string]string{}}
 	gate <- struct{}{}
-	conn, err := grpc.NewClient(f.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	err := c.connect(ctx, func() error {
+		for _, url := range allURLs {
+			if err := c.ask(url); err != nil {
+				return err
+			}
+			if err := c.answer(); err != nil {
+				return err
+			}
+		}
+		<-gate
+		f.ready <- struct{}{}
+		return nil
+	})
+	select {
+	case <-f.again:
+	default:
+		return err
+	}
+	gate <- struct{}{}
+	return c.connect(ctx, func() error {
+		for _, url := range allURLs {
+			if err := c.ask(url); err != nil {
+				return err
+			}
+		}
+		<-gate
+		f.asked <- struct{}{}
+		return nil
+	})
+}
+
+// light is one client.
+type light struct {
+	*lights
+	i, group int
+	stream   grpc.ClientStream
+	named    bool
+	live     bool              // it holds everything, and events count
+	held     map[string]string // version by type URL, state of the world
+}
+
+// connect opens a stream, begins it and answers until it ends, or all are to
+// connect anew.
+func (c *light) connect(ctx context.Context, begin func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := grpc.NewClient(c.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{}), grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithStaticStreamWindowSize(1<<20), grpc.WithStaticConnWindowSize(1<<20))
 	if err != nil {
@@ -123,76 +216,126 @@ func (f *lights) client(ctx context.Context, i int, gate chan struct{}) error {
 	}
 	defer conn.Close()
 	method := "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
-	if f.delta {
+	if c.delta {
 		method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 	}
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-	if err != nil {
-		<-gate
+	c.named = false
+	if c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method); err != nil {
 		return err
 	}
-	names := f.names()
-	for k, url := range []string{clusterURL, endpointURL, listenerURL, routeURL} {
-		var n *corev3.Node
-		if k == 0 {
-			n = &corev3.Node{Id: fmt.Sprintf("node-%05d", i), Cluster: "bench", Metadata: f.node}
-		}
-		if err := s.SendMsg(f.request(n, url, names[url], "", "", true)); err != nil {
-			<-gate
-			return err
-		}
-		if err := f.answer(s, names, nil); err != nil {
-			<-gate
-			return err
-		}
+	if err := begin(); err != nil {
+		return err
 	}
-	<-gate
-	f.ready <- struct{}{}
+	if !c.live {
+		c.live = true
+		go func() {
+			select {
+			case <-c.again:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
 	for {
-		if err := f.answer(s, names, f.got); err != nil {
+		if err := c.answer(); err != nil {
 			return err
 		}
 	}
 }
 
-// answer takes one response and acknowledges it.
-func (f *lights) answer(s grpc.ClientStream, names map[string][]string, got chan time.Time) error {
-	var m frame
-	if err := s.RecvMsg(&m); err != nil {
-		return err
-	}
-	url := peek(m, 4)
-	if err := s.SendMsg(f.request(nil, url, names[url], peek(m, 1), peek(m, 5), false)); err != nil {
-		return err
-	}
-	if got != nil && url == endpointURL {
-		got <- time.Now()
-	}
-	return nil
-}
-
-func (f *lights) names() map[string][]string {
-	names := map[string][]string{}
-	for i := range f.size.clusters {
-		names[endpointURL] = append(names[endpointURL], clusterName(i))
-	}
-	for i := range f.size.tables {
-		names[routeURL] = append(names[routeURL], tableName(i))
+// names are what a client asks for of a type; of clusters and listeners all.
+func (c *light) names(url string) (names []string) {
+	switch url {
+	case endpointURL:
+		for i := range c.clusters {
+			names = append(names, clusterName(i))
+		}
+		for g := range c.rollouts + 1 {
+			names = append(names, nextName(g))
+		}
+		if c.groups > 1 {
+			names = append(names, groupName(c.group+1))
+		}
+	case routeURL:
+		for i := range c.tables {
+			names = append(names, tableName(i))
+		}
 	}
 	return names
 }
 
-func (f *lights) request(n *corev3.Node, url string, names []string, version, nonce string, first bool) frame {
-	var m proto.Message
-	if f.delta {
-		d := &discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: url, ResponseNonce: nonce}
-		if first {
-			d.ResourceNamesSubscribe = names
-		}
-		m = d
-	} else {
-		m = &discoveryv3.DiscoveryRequest{Node: n, TypeUrl: url, ResourceNames: names, VersionInfo: version, ResponseNonce: nonce}
+// ask is the first request of a type on a stream, with what the client holds.
+func (c *light) ask(url string) error {
+	var n *corev3.Node
+	if !c.named {
+		n, c.named = &corev3.Node{Id: fmt.Sprintf("node-%05d", c.i), Cluster: clusterOf(c.group), Metadata: c.node}, true
 	}
+	if c.delta {
+		var holds map[string]string
+		c.mu.Lock()
+		if c.live {
+			holds = c.versions[c.group][url]
+		}
+		b := marshal(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: url, ResourceNamesSubscribe: c.names(url), InitialResourceVersions: holds})
+		c.mu.Unlock()
+		return c.stream.SendMsg(b)
+	}
+	return c.stream.SendMsg(marshal(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: url, ResourceNames: c.names(url), VersionInfo: c.held[url]}))
+}
+
+// answer takes one response and acknowledges it.
+func (c *light) answer() error {
+	var m frame
+	if err := c.stream.RecvMsg(&m); err != nil {
+		return err
+	}
+	c.bytes.Add(int64(len(m)))
+	url, nonce := peek(m, 4), peek(m, 5)
+	var b frame
+	if c.delta {
+		b = marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: url, ResponseNonce: nonce})
+		if c.i < c.groups { // what it holds, all of its group do
+			if err := c.note(url, m); err != nil {
+				return err
+			}
+		}
+	} else {
+		c.held[url] = peek(m, 1)
+		b = marshal(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResourceNames: c.names(url), VersionInfo: c.held[url], ResponseNonce: nonce})
+	}
+	if err := c.stream.SendMsg(b); err != nil {
+		return err
+	}
+	if c.live {
+		c.events <- event{c.i, url, time.Now()}
+	}
+	return nil
+}
+
+// note keeps the versions that a delta response brings.
+func (c *light) note(url string, m frame) error {
+	var r discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(m, &r); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.versions[c.group] == nil {
+		c.versions[c.group] = map[string]map[string]string{}
+	}
+	if c.versions[c.group][url] == nil {
+		c.versions[c.group][url] = map[string]string{}
+	}
+	for _, one := range r.Resources {
+		c.versions[c.group][url][one.Name] = one.Version
+	}
+	for _, name := range r.RemovedResources {
+		delete(c.versions[c.group][url], name)
+	}
+	return nil
+}
+
+func marshal(m proto.Message) frame {
 	b, err := proto.Marshal(m)
 	if err != nil {
 		panic(err)

@@ -14,23 +14,26 @@ import (
 // raw sends bytes that were encoded once to whoever asks, and knows nothing of
 // what it is told: what gRPC itself costs.
 type raw struct {
-	first  map[string][]byte // delta responses with everything, by type URL
-	whole  map[string][]byte // the same, state of the world
+	world
+	first map[string][]byte // delta responses with everything, by type URL
+	whole map[string][]byte // the same, state of the world
+	barrier
+
 	mu     sync.Mutex
 	deltas map[grpc.ServerStream]bool
 	sotws  map[grpc.ServerStream]bool
 }
 
-func newRaw(s size) engine {
-	r := &raw{first: map[string][]byte{}, whole: map[string][]byte{}, deltas: map[grpc.ServerStream]bool{}, sotws: map[grpc.ServerStream]bool{}}
-	for url, named := range all(s) {
+func newRaw(w world, _ int) engine {
+	r := &raw{world: w, first: map[string][]byte{}, whole: map[string][]byte{}, deltas: map[grpc.ServerStream]bool{}, sotws: map[grpc.ServerStream]bool{}}
+	for url, named := range w.all() {
 		r.first[url], r.whole[url] = encode(url, named)
 	}
 	return r
 }
 
-func encode(url string, named map[string]proto.Message) (delta, sotw []byte) {
-	d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, Nonce: "1"}
+func encode(url string, named map[string]proto.Message, removed ...string) (delta, sotw []byte) {
+	d := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, Nonce: "1", RemovedResources: removed}
 	w := &discoveryv3.DiscoveryResponse{TypeUrl: url, Nonce: "1", VersionInfo: "1"}
 	for name, m := range named {
 		a, err := anypb.New(m)
@@ -53,15 +56,44 @@ func encode(url string, named map[string]proto.Message) (delta, sotw []byte) {
 
 func (r *raw) update(generation int) {
 	name := clusterName(0)
-	d, w := encode(endpointURL, map[string]proto.Message{name: endpoints(name, generation)})
+	r.send(encode(endpointURL, map[string]proto.Message{name: endpoints(name, generation)}))
+}
+
+func (r *raw) send(delta, sotw []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.deltas {
-		s.SendMsg(frame(d))
+		s.SendMsg(frame(delta))
 	}
 	for s := range r.sotws {
-		s.SendMsg(frame(w))
+		s.SendMsg(frame(sotw))
 	}
+}
+
+// rollout sends what each stage changes, when all have answered the stage before.
+func (r *raw) rollout(generation int) (begin func()) {
+	r.mu.Lock()
+	n := len(r.deltas) + len(r.sotws)
+	r.mu.Unlock()
+	var steps []func()
+	for stage := 1; stage <= stages; stage++ {
+		w := world{size: r.size, generation: generation, stage: stage}
+		url := stageURL[stage]
+		now, changed := w.resources(url), map[string]proto.Message{}
+		var removed []string
+		if stage == stages {
+			removed = append(removed, nextName(generation-1))
+		} else {
+			name := [...]string{1: nextName(generation), 2: nextName(generation), 3: "listener-00", 4: tableName(0)}[stage]
+			changed[name] = now[name]
+		}
+		d, s := encode(url, changed, removed...)
+		if url == clusterURL || url == listenerURL {
+			_, s = encode(url, now)
+		}
+		steps = append(steps, func() { r.send(d, s) })
+	}
+	return func() { r.walk(n, steps) }
 }
 
 // frame is a message that is its own encoding.
@@ -97,7 +129,8 @@ func (r *raw) register(g *grpc.Server) {
 	}, r)
 }
 
-// handler answers the first request of each type, and takes in the rest.
+// handler answers the first request of each type, unless the client holds
+// something, and takes in the rest.
 func (r *raw) handler(delta bool) grpc.StreamHandler {
 	return func(_ any, s grpc.ServerStream) error {
 		set, first := r.sotws, r.whole
@@ -112,26 +145,60 @@ func (r *raw) handler(delta bool) grpc.StreamHandler {
 				return err
 			}
 			if len(seen) == len(first) {
-				continue // all have been asked: what comes is ACKs
+				r.ack() // all have been asked: what comes is ACKs
+				continue
 			}
 			var url string
+			var holds bool
 			if delta {
-				url = peek(f, 2)
+				url, holds = peek(f, 2), peek(f, 5) != ""
 			} else {
-				url = peek(f, 4)
+				url, holds = peek(f, 4), peek(f, 1) != ""
 			}
 			if seen[url] {
 				continue
 			}
 			seen[url] = true
-			if err := s.SendMsg(frame(first[url])); err != nil {
-				return err
+			if !holds {
+				if err := s.SendMsg(frame(first[url])); err != nil {
+					return err
+				}
 			}
 			if len(seen) == len(first) {
 				r.mu.Lock()
 				set[s] = true
 				r.mu.Unlock()
 			}
+		}
+	}
+}
+
+// barrier walks stages, each when n ACKs of the stage before have come.
+type barrier struct {
+	mu   sync.Mutex
+	left int
+	next chan struct{}
+}
+
+func (b *barrier) walk(n int, steps []func()) {
+	b.mu.Lock()
+	b.next = make(chan struct{}, 1)
+	b.mu.Unlock()
+	for _, step := range steps {
+		b.mu.Lock()
+		b.left = n
+		b.mu.Unlock()
+		step()
+		<-b.next
+	}
+}
+
+func (b *barrier) ack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left > 0 {
+		if b.left--; b.left == 0 {
+			b.next <- struct{}{}
 		}
 	}
 }

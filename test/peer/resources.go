@@ -24,7 +24,7 @@ var sizes = map[string]size{
 	"b": {clusters: 1000, listeners: 10, tables: 50, routes: 100},
 }
 
-// Type URLs in the order in which a proxy asks for them.
+// Type URLs, in the order in which a proxy asks for them.
 const (
 	clusterURL  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	endpointURL = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -95,19 +95,83 @@ func table(i int, s size) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{Name: tableName(i), VirtualHosts: []*routev3.VirtualHost{host}}
 }
 
-// all are the resources of a node, by type URL, with names.
-func all(s size) map[string]map[string]proto.Message {
-	out := map[string]map[string]proto.Message{clusterURL: {}, endpointURL: {}, listenerURL: {}, routeURL: {}}
-	for i := range s.clusters {
-		out[clusterURL][clusterName(i)] = cluster(clusterName(i))
-		out[endpointURL][clusterName(i)] = endpoints(clusterName(i), 0)
+// world is what a group of nodes holds at a moment: rollouts move it from one
+// generation to the next in five stages.
+type world struct {
+	size
+	group      int // 0 for nodes that are all alike; else it has a cluster of its own
+	generation int
+	stage      int // 0: the generation as it stays; 1 to 5: on the way to it
+}
+
+func nextName(generation int) string { return fmt.Sprintf("next-%d", generation) }
+func groupName(group int) string     { return fmt.Sprintf("group-%d", group) }
+
+// stages of a rollout: a cluster, its endpoints, a listener, a table, and the
+// cluster of before goes.
+const stages = 5
+
+var stageURL = [stages + 1]string{1: clusterURL, 2: endpointURL, 3: listenerURL, 4: routeURL, 5: clusterURL}
+
+// resources are those of one type, by name.
+func (w world) resources(url string) map[string]proto.Message {
+	// at is the generation that a stage has brought, if it is open.
+	at := func(stage int) int {
+		if w.stage > 0 && w.stage < stage {
+			return w.generation - 1
+		}
+		return w.generation
 	}
-	for i := range s.listeners {
-		l := listener(i, s.tables)
-		out[listenerURL][l.Name] = l
-	}
-	for i := range s.tables {
-		out[routeURL][tableName(i)] = table(i, s)
+	out := map[string]proto.Message{}
+	switch url {
+	case clusterURL, endpointURL:
+		names := []string{nextName(w.generation)}
+		if w.stage > 0 && (w.stage < stages || url == endpointURL) {
+			names = append(names, nextName(w.generation-1))
+		}
+		if w.group > 0 {
+			names = append(names, groupName(w.group))
+		}
+		for i := range w.clusters {
+			names = append(names, clusterName(i))
+		}
+		for _, name := range names {
+			if url == clusterURL {
+				out[name] = cluster(name)
+			} else {
+				out[name] = endpoints(name, 0)
+			}
+		}
+		if url == endpointURL && w.stage == 1 {
+			delete(out, nextName(w.generation))
+		}
+	case listenerURL:
+		for i := range w.listeners {
+			l := listener(i, w.tables)
+			if i == 0 {
+				l.StatPrefix = nextName(at(3))
+			}
+			out[l.Name] = l
+		}
+	case routeURL:
+		for i := range w.tables {
+			t := table(i, w.size)
+			if i == 0 {
+				t.VirtualHosts[0].Routes[0].GetRoute().ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: nextName(at(4))}
+			}
+			out[t.Name] = t
+		}
 	}
 	return out
 }
+
+// all are the resources of a node, by type URL, with names.
+func (w world) all() map[string]map[string]proto.Message {
+	out := map[string]map[string]proto.Message{}
+	for _, url := range allURLs {
+		out[url] = w.resources(url)
+	}
+	return out
+}
+
+var allURLs = []string{clusterURL, endpointURL, listenerURL, routeURL}

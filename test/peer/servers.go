@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,16 +11,12 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	sluice "github.com/sluice-xds/sluice/ads"
 	"github.com/sluice-xds/sluice/planner"
@@ -35,14 +30,22 @@ type engine interface {
 	options() []grpc.ServerOption
 	// update changes the endpoints of one cluster for every node.
 	update(generation int)
+	// rollout prepares a generation, and begin walks every node to it in five stages,
+	// none before the ACK of the one before. It returns at any time.
+	rollout(generation int) (begin func())
 }
 
-var engines = map[string]func(size) engine{
+// engines make a server of a world, for nodes of a number of groups.
+var engines = map[string]func(w world, groups int) engine{
 	"sluice":       newSluice,
 	"gcp-snapshot": newSnapshotCache,
+	"gcp-per-node": newSnapshotPerNode,
 	"gcp-linear":   newLinearCache,
 	"raw":          newRaw,
 }
+
+// clusterOf is node.cluster of the nodes of a group, counted from 0.
+func clusterOf(group int) string { return fmt.Sprintf("bench-%d", group) }
 
 // report is what a server says of itself.
 type report struct {
@@ -53,16 +56,38 @@ type report struct {
 	Bytes    uint64
 	Updated  time.Time
 	Routines int
+	Requests int64 // that came until now
 }
 
-// serve runs an engine, and obeys lines on standard input: "update" and "stat".
-func serve(kind string, s size) error {
-	e := engines[kind](s)
+// counted is a stream whose requests are counted.
+type counted struct {
+	grpc.ServerStream
+	n *atomic.Int64
+}
+
+func (c counted) RecvMsg(m any) error {
+	err := c.ServerStream.RecvMsg(m)
+	c.n.Add(1)
+	return err
+}
+
+// serve runs an engine, and obeys lines on standard input: "update", "rollout",
+// "gc" and "stat".
+func serve(kind string, s size, groups int) error {
+	newEngine, ok := engines[kind]
+	if !ok {
+		return fmt.Errorf("no engine %q", kind)
+	}
+	e := newEngine(world{size: s}, groups)
+	var requests atomic.Int64
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	g := grpc.NewServer(e.options()...)
+	g := grpc.NewServer(append(e.options(), grpc.StreamInterceptor(
+		func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, counted{s, &requests})
+		}))...)
 	e.register(g)
 	go g.Serve(lis)
 	defer g.Stop()
@@ -75,7 +100,7 @@ func serve(kind string, s size) error {
 	if err := out.Encode(report{Addr: lis.Addr().String()}); err != nil {
 		return err
 	}
-	generation := 0
+	generation, rollouts := 0, 0
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		r := report{}
 		switch in.Text() {
@@ -83,6 +108,11 @@ func serve(kind string, s size) error {
 			generation++
 			r.Updated = time.Now()
 			e.update(generation)
+		case "rollout":
+			rollouts++
+			begin := e.rollout(rollouts)
+			r.Updated = time.Now()
+			go begin()
 		case "gc":
 			runtime.GC()
 		}
@@ -94,6 +124,7 @@ func serve(kind string, s size) error {
 		runtime.ReadMemStats(&m)
 		r.CPU = time.Duration(use.Utime.Nano() + use.Stime.Nano())
 		r.RSS, r.Mallocs, r.Bytes, r.Routines = rss(), m.Mallocs, m.TotalAlloc, runtime.NumGoroutine()
+		r.Requests = requests.Load()
 		if err := out.Encode(r); err != nil {
 			return err
 		}
@@ -137,33 +168,71 @@ func rss() int64 {
 	return kb << 10
 }
 
-// sluiceEngine is the engine with a guide that gives everybody one target.
+// sluiceEngine is the engine with a guide that gives each group a target.
 type sluiceEngine struct {
-	srv    *sluice.Server
-	target *schema.Target
+	srv     *sluice.Server
+	world   world
+	pool    map[string]*schema.Resource // of give alone
+	mu      sync.Mutex
+	targets map[string]*schema.Target // by node.cluster
 }
 
-func newSluice(s size) engine {
-	e := &sluiceEngine{}
-	var keys, live []*schema.Resource
-	for _, named := range all(s) {
-		for name, msg := range named {
-			r, err := envoy.Resource(msg, name)
-			if err != nil {
-				panic(err)
-			}
-			if r.Type.Live() {
-				live = append(live, r)
-				r = schema.NewLive(r.Key)
-			}
-			keys = append(keys, r)
-		}
-	}
-	snap := schema.SnapshotOf(keys...)
-	e.target = &schema.Target{Group: "all", Generation: 1, Snapshot: snap, Known: []schema.Snapshot{snap}}
+func newSluice(w world, groups int) engine {
+	e := &sluiceEngine{world: w, pool: map[string]*schema.Resource{}, targets: map[string]*schema.Target{}}
 	e.srv = sluice.New(e, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	e.srv.Live(schema.SnapshotOf(live...))
+	e.give(w, groups)
 	return e
+}
+
+// give makes every group's target of a world.
+func (e *sluiceEngine) give(w world, groups int) {
+	for g := range groups {
+		if groups > 1 {
+			w.group = g + 1
+		}
+		var keys, live []*schema.Resource
+		for _, named := range w.all() {
+			for name, msg := range named {
+				r, err := envoy.Resource(msg, name)
+				if err != nil {
+					panic(err)
+				}
+				if r.Type.Live() {
+					if w.generation == 0 || name == nextName(w.generation) {
+						live = append(live, r)
+					}
+					r = schema.NewLive(r.Key)
+				}
+				keys = append(keys, e.shared(r))
+			}
+		}
+		snap := schema.SnapshotOf(keys...)
+		t := &schema.Target{Group: clusterOf(g), Generation: uint64(w.generation + 1), Snapshot: snap, Known: []schema.Snapshot{snap}}
+		e.mu.Lock()
+		if old := e.targets[t.Group]; old != nil {
+			t.Known = append(t.Known, old.Snapshot)
+		}
+		e.targets[t.Group] = t
+		e.mu.Unlock()
+		e.srv.Live(schema.SnapshotOf(live...))
+	}
+}
+
+// shared is what the pool holds of a resource: groups share what is alike.
+func (e *sluiceEngine) shared(r *schema.Resource) *schema.Resource {
+	id := r.Type.URL() + r.Name + string(r.Version)
+	if old := e.pool[id]; old != nil {
+		return old
+	}
+	e.pool[id] = r
+	return r
+}
+
+func (e *sluiceEngine) rollout(generation int) (begin func()) {
+	w := e.world
+	w.generation = generation
+	e.give(w, len(e.targets))
+	return e.srv.Refresh
 }
 
 func (e *sluiceEngine) register(g *grpc.Server)      { e.srv.Register(g) }
@@ -177,8 +246,14 @@ func (e *sluiceEngine) update(generation int) {
 	e.srv.Live(schema.SnapshotOf(r))
 }
 
-func (e *sluiceEngine) Admit(schema.Node, *schema.Target) (*schema.Target, error) {
-	return e.target, nil
+func (e *sluiceEngine) Admit(n schema.Node, _ *schema.Target) (*schema.Target, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.targets[n.Cluster]
+	if t == nil {
+		return nil, fmt.Errorf("no group %q", n.Cluster)
+	}
+	return t, nil
 }
 
 func (e *sluiceEngine) Path(from schema.State, to *schema.Target) *schema.Path {
@@ -187,81 +262,4 @@ func (e *sluiceEngine) Path(from schema.State, to *schema.Target) *schema.Path {
 
 func (e *sluiceEngine) Step(p *schema.Path, at int, f *schema.Facts, now time.Time) schema.Step {
 	return planner.Step(p, at, f, now)
-}
-
-// snapshotCache is go-control-plane with one snapshot shared by all nodes.
-type snapshotCache struct {
-	cache     cache.SnapshotCache
-	resources map[string]map[string]proto.Message
-}
-
-type oneHash struct{}
-
-func (oneHash) ID(*corev3.Node) string { return "all" }
-
-func newSnapshotCache(s size) engine {
-	e := &snapshotCache{cache: cache.NewSnapshotCache(true, oneHash{}, nil), resources: all(s)}
-	e.update(0)
-	return e
-}
-
-func (e *snapshotCache) update(generation int) {
-	e.resources[endpointURL][clusterName(0)] = endpoints(clusterName(0), generation)
-	by := map[string][]types.Resource{}
-	for url, named := range e.resources {
-		for _, m := range named {
-			by[url] = append(by[url], m)
-		}
-	}
-	snap, err := cache.NewSnapshot("1", by)
-	if err != nil {
-		panic(err)
-	}
-	// Only the type that changed gets a new version.
-	snap.Resources[types.Endpoint].Version = fmt.Sprint(generation)
-	if err := e.cache.SetSnapshot(context.Background(), "all", snap); err != nil {
-		panic(err)
-	}
-}
-
-func (e *snapshotCache) options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.MaxConcurrentStreams(1 << 20)}
-}
-
-func (e *snapshotCache) register(g *grpc.Server) {
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, serverv3.NewServer(context.Background(), e.cache, nil))
-}
-
-// linearCache is go-control-plane with one LinearCache a type.
-type linearCache struct{ by map[string]*cache.LinearCache }
-
-func newLinearCache(s size) engine {
-	e := &linearCache{by: map[string]*cache.LinearCache{}}
-	for url, named := range all(s) {
-		initial := map[string]types.Resource{}
-		for name, m := range named {
-			initial[name] = m
-		}
-		e.by[url] = cache.NewLinearCache(url, cache.WithInitialResources(initial))
-	}
-	return e
-}
-
-func (e *linearCache) update(generation int) {
-	if err := e.by[endpointURL].UpdateResource(clusterName(0), endpoints(clusterName(0), generation)); err != nil {
-		panic(err)
-	}
-}
-
-func (e *linearCache) options() []grpc.ServerOption { return nil }
-
-func (e *linearCache) register(g *grpc.Server) {
-	caches := map[string]cache.Cache{}
-	for url, c := range e.by {
-		caches[url] = c
-	}
-	mux := &cache.MuxCache{Caches: caches}
-	mux.Classify = func(r *cache.Request) string { return r.GetTypeUrl() }
-	mux.ClassifyDelta = func(r *cache.DeltaRequest) string { return r.GetTypeUrl() }
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, serverv3.NewServer(context.Background(), mux, nil))
 }
