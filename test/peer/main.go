@@ -31,6 +31,7 @@ func run(args []string) error {
 	updates := f.Int("updates", 20, "endpoint changes")
 	rollouts := f.Int("rollouts", 3, "rollouts of five stages")
 	only := f.String("only", "", "engines to run, with commas; empty for all")
+	variants := f.String("variants", "delta,sotw", "variants to run, with commas")
 	out := f.String("json", "", "file for the figures")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
@@ -40,6 +41,7 @@ func run(args []string) error {
 	if *only != "" {
 		plan.only = strings.Split(*only, ",")
 	}
+	plan.variants = strings.Split(*variants, ",")
 	for _, name := range strings.Split(*sizeNames, ",") {
 		if _, ok := sizes[name]; !ok {
 			return fmt.Errorf("no size %q: want a or b", name)
@@ -109,6 +111,7 @@ var contenders = []struct {
 type plan struct {
 	ns, groups        []int
 	sizes, only       []string
+	variants          []string
 	updates, rollouts int
 }
 
@@ -124,6 +127,9 @@ func (p plan) measure() (all []figures, err error) {
 						continue
 					}
 					f := figures{Engine: c.engine, Delta: c.delta, Clients: n, Groups: groups, Size: size}
+					if !slices.Contains(p.variants, f.variant()) {
+						continue
+					}
 					fmt.Fprintf(os.Stderr, "%s %s, %d nodes in %d groups, size %s\n", c.engine, f.variant(), n, groups, size)
 					if err := f.measure(p.updates, p.rollouts); err != nil {
 						return nil, fmt.Errorf("%s %s, %d nodes in %d groups, size %s: %w", c.engine, f.variant(), n, groups, size, err)
