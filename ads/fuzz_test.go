@@ -45,7 +45,7 @@ func FuzzRequest(f *testing.F) {
 		errS := s.scan(bytes.Clone(b))
 		var m discoveryv3.DiscoveryRequest
 		if proto.Unmarshal(b, &m) == nil && errS == nil {
-			if s.version != m.VersionInfo || s.nonce != m.ResponseNonce || s.typeURL != m.TypeUrl || !slices.Equal(words(s.names), m.ResourceNames) || (s.refusal != nil) != (m.ErrorDetail != nil) {
+			if s.version != m.VersionInfo || string(s.nonce) != m.ResponseNonce || s.typeURL != m.TypeUrl || !slices.Equal(words(s.names), m.ResourceNames) || (s.refusal != nil) != (m.ErrorDetail != nil) {
 				t.Errorf("%v is read as %+v", &m, s)
 			}
 		}
@@ -57,7 +57,7 @@ func FuzzRequest(f *testing.F) {
 			for _, e := range d.initial {
 				holds[string(e[0])] = string(e[1])
 			}
-			if d.nonce != dm.ResponseNonce || !slices.Equal(words(d.names), dm.ResourceNamesSubscribe) || !slices.Equal(words(d.drop), dm.ResourceNamesUnsubscribe) ||
+			if string(d.nonce) != dm.ResponseNonce || !slices.Equal(words(d.names), dm.ResourceNamesSubscribe) || !slices.Equal(words(d.drop), dm.ResourceNamesUnsubscribe) ||
 				!maps.Equal(holds, dm.InitialResourceVersions) && len(holds)+len(dm.InitialResourceVersions) > 0 {
 				t.Errorf("%v is read as %+v", &dm, d)
 			}
@@ -116,7 +116,7 @@ func (m *model) answer(ok bool, req *request) {
 	}
 	r := m.flight[0]
 	m.flight = nil
-	req.nonce = formatNonce(r.nonce)
+	req.nonce = []byte(formatNonce(r.nonce))
 	if !ok {
 		req.refusal = &schema.Nack{Code: 3, Words: "no"}
 		for x := range r.body.set.All() {
@@ -179,7 +179,7 @@ func FuzzDelta(f *testing.F) {
 				m.answer(true, &request{names: [][]byte{[]byte(name)}})
 				m.asked[name] = true
 			case 5:
-				m.say(&request{nonce: "stale"})
+				m.say(&request{nonce: []byte("stale")})
 			default:
 				fl.give(&schema.Target{Snapshot: table(b & 0x1f)})
 			}

@@ -115,7 +115,7 @@ func (m *mux) hear(sess *session, t schema.Type, req *request, now time.Time) (*
 	case req.refusal != nil && p.given != "":
 		p.refused, p.given, p.due = p.given, "", false
 		if m.flight != nil {
-			say.nonce, say.refusal = formatNonce(m.flight.nonce), req.refusal
+			say.nonce, say.refusal = []byte(formatNonce(m.flight.nonce)), req.refusal
 			m.flight = nil
 		}
 	default:
@@ -136,8 +136,8 @@ func (m *mux) hear(sess *session, t schema.Type, req *request, now time.Time) (*
 		m.forget(req.digest)
 		return nil, nil, err
 	}
-	if say.nonce == "" && !sess.facts.Types[t].InFlight && sess.types[t].nonce != 0 {
-		say.nonce = formatNonce(sess.types[t].nonce) // nothing is answered; the names count at once
+	if len(say.nonce) == 0 && !sess.facts.Types[t].InFlight && sess.types[t].nonce != 0 {
+		say.nonce = []byte(formatNonce(sess.types[t].nonce)) // nothing is answered; the names count at once
 	}
 	sess.request(st, t, say, now)
 	acked := sess.facts.Types[t].Acked
@@ -244,7 +244,7 @@ func (m *mux) acknowledge(say *request) {
 			return
 		}
 	}
-	say.nonce, say.version = formatNonce(m.flight.nonce), string(m.flight.body.version)
+	say.nonce, say.version = []byte(formatNonce(m.flight.nonce)), string(m.flight.body.version)
 	m.flight = nil
 }
 

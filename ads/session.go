@@ -83,7 +83,7 @@ func (s *session) request(st *stream, t schema.Type, req *request, now time.Time
 		ts.stream = st
 		s.subscribe(t, req)
 		s.resume(t, req)
-		if f := &s.facts.Types[t]; req.of == sotw && req.nonce != "" {
+		if f := &s.facts.Types[t]; req.of == sotw && len(req.nonce) > 0 {
 			// A client that goes on with the nonce of another stream (MOSN does)
 			// asks for what follows only when it is answered.
 			f.Resend = f.Resend.Union(f.Acked)
@@ -91,7 +91,7 @@ func (s *session) request(st *stream, t schema.Type, req *request, now time.Time
 		if t == schema.Endpoints {
 			s.resendEarly()
 		}
-	case ts.nonce != 0 && req.nonce != formatNonce(ts.nonce):
+	case ts.nonce != 0 && !isNonce(req.nonce, ts.nonce):
 		s.subscribe(t, req)
 		if st.of == sotw {
 			// Rule S4: no answer, but the names count.
@@ -255,7 +255,7 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	s.decline(t, sent)
 	before := f.Acked
 	n := req.refusal
-	n.Type, n.Version, n.Nonce, n.At = t, sent.version, req.nonce, now
+	n.Type, n.Version, n.Nonce, n.At = t, sent.version, string(req.nonce), now
 	ts.refused = refusal{nack: n, versions: map[string]schema.Version{}}
 	news := sent.set.Filter(func(r *schema.Resource) bool {
 		old := f.Acked.Get(r.Name)
@@ -270,7 +270,7 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	s.srv.stats.Types[t].Nacks.Add(1)
 	ts.onRecord = true
 	s.srv.memory.record(s.node.ID, t, true)
-	s.srv.log.Warn("NACK", "node", s.node.ID, "type", t.String(), "version", string(sent.version), "nonce", req.nonce, "words", n.Words)
+	s.srv.log.Warn("NACK", "node", s.node.ID, "type", t.String(), "version", string(sent.version), "nonce", n.Nonce, "words", n.Words)
 	if !ts.sentTo.Snapshot.Equal(s.target.Snapshot) {
 		// The target has changed meanwhile, and may be the cure: the refusal halts
 		// only if the same content is due again.

@@ -86,7 +86,7 @@ type request struct {
 	digest  digest       // of the names, in any order
 	holds   digest       // of initial, in any order
 	typeURL string
-	nonce   string
+	nonce   []byte
 	refusal *schema.Nack // code and words, when error_detail is set
 }
 
@@ -144,7 +144,7 @@ func (r *request) field(num protowire.Number, v []byte, _ uint64) error {
 			r.typeURL = string(v)
 		}
 	case f.nonce:
-		r.nonce = string(v)
+		r.nonce = v
 	case f.refusal:
 		r.refusal = &schema.Nack{}
 		return eachField(v, func(num protowire.Number, v []byte, n uint64) error {
@@ -328,15 +328,41 @@ func appendString(b []byte, num protowire.Number, s string) []byte {
 type response struct {
 	body  *body
 	nonce uint64
-	tail  [24]byte // room for the nonce's field
+	room  [4]mem.Buffer // for what one resource is sent in
 }
 
 func (r *response) slices() mem.BufferSlice {
-	tail := protowire.AppendTag(r.tail[:0], r.body.of.response.nonce, protowire.BytesType)
+	out := mem.BufferSlice(r.room[:0])
+	if n := len(r.body.chunks) + 1; n > len(r.room) {
+		out = make(mem.BufferSlice, 0, n)
+	}
+	return append(append(out, r.body.chunks...), tail(r.nonce))
+}
+
+// tails are the first trailers of a stream: whatever the stream, they are alike.
+var tails = func() (all [1 << 10]mem.Buffer) {
+	for n := range all {
+		all[n] = newTail(uint64(n))
+	}
+	return all
+}()
+
+// tail is the trailer with a nonce: a field that both variants number alike.
+func tail(nonce uint64) mem.Buffer {
+	if nonce < uint64(len(tails)) {
+		return tails[nonce]
+	}
+	return newTail(nonce)
+}
+
+func newTail(nonce uint64) mem.Buffer {
+	return mem.SliceBuffer(appendString(nil, sotw.response.nonce, formatNonce(nonce)))
+}
+
+// isNonce reports whether a client's nonce is n.
+func isNonce(b []byte, n uint64) bool {
 	var digits [20]byte
-	tail = protowire.AppendBytes(tail, strconv.AppendUint(digits[:0], r.nonce, 10))
-	out := make(mem.BufferSlice, 0, len(r.body.chunks)+1)
-	return append(append(out, r.body.chunks...), mem.SliceBuffer(tail))
+	return string(b) == string(strconv.AppendUint(digits[:0], n, 10))
 }
 
 func formatNonce(n uint64) string { return strconv.FormatUint(n, 10) }

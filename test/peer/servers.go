@@ -175,10 +175,11 @@ type sluiceEngine struct {
 	pool    map[string]*schema.Resource // of give alone
 	mu      sync.Mutex
 	targets map[string]*schema.Target // by node.cluster
+	paths   map[pathKey]*schema.Path
 }
 
 func newSluice(w world, groups int) engine {
-	e := &sluiceEngine{world: w, pool: map[string]*schema.Resource{}, targets: map[string]*schema.Target{}}
+	e := &sluiceEngine{world: w, pool: map[string]*schema.Resource{}, targets: map[string]*schema.Target{}, paths: map[pathKey]*schema.Path{}}
 	e.srv = sluice.New(e, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	e.give(w, groups)
 	return e
@@ -256,8 +257,21 @@ func (e *sluiceEngine) Admit(n schema.Node, _ *schema.Target) (*schema.Target, e
 	return t, nil
 }
 
+// Path plans once for all sessions in the same state, as the loop does.
 func (e *sluiceEngine) Path(from schema.State, to *schema.Target) *schema.Path {
-	return planner.NewPath(from, to)
+	key := pathKey{from.Acked.ID(), from.Maybe.ID(), from.Blank, to}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.paths[key] == nil {
+		e.paths[key] = planner.NewPath(from, to)
+	}
+	return e.paths[key]
+}
+
+type pathKey struct {
+	acked, maybe schema.ID
+	blank        bool
+	to           *schema.Target
 }
 
 func (e *sluiceEngine) Step(p *schema.Path, at int, f *schema.Facts, now time.Time) schema.Step {
