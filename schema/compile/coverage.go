@@ -31,13 +31,13 @@ func newCoverage(f *schema.Fleet, tables []routeTable) *coverage {
 	authored := map[schema.Pos]*coveredRule{}
 	for i := range tables {
 		t := &tables[i]
-		origins := f.Provenance[t.key]
+		rules := rulesOf(f.Provenance[t.key])
 		for _, h := range t.message.GetVirtualHosts() {
 			key := hostKey{t.key, t.name, h.GetName()}
 			if c.at[key] != nil {
 				continue // another group has the table too
 			}
-			places := placesOf(origins, h.GetName(), len(h.GetRoutes()))
+			places := placesOf(rules, h.GetName(), len(h.GetRoutes()))
 			for i, r := range h.GetRoutes() {
 				at, words, whole := f.Provenance.Of(t.key).Pos, routeWords(h.GetName(), r.GetName()), false
 				switch {
@@ -61,16 +61,21 @@ func newCoverage(f *schema.Fleet, tables []routeTable) *coverage {
 	return c
 }
 
-// placesOf are the lines of a generated virtual host's rules, in their order, or
-// nil if its routes are not those of entries as they stand: its author's own
-// message, or a patch. The host's name is that of its entries.
-func placesOf(origins []schema.Origin, host string, routes int) []schema.Pos {
+// rulesOf are the lines of each entry's rules, in their order.
+func rulesOf(origins []schema.Origin) map[string][]schema.Pos {
 	rules := map[string][]schema.Pos{}
 	for _, o := range origins {
 		if o.Kind == "route" && strings.HasPrefix(o.Field, "rules[") {
 			rules[o.Name] = append(rules[o.Name], o.Pos)
 		}
 	}
+	return rules
+}
+
+// placesOf are the lines of a generated virtual host's rules, in their order, or
+// nil if its routes are not those of entries as they stand: its author's own
+// message, or a patch. The host's name is that of its entries.
+func placesOf(rules map[string][]schema.Pos, host string, routes int) []schema.Pos {
 	var find func(rest string) []schema.Pos
 	find = func(rest string) []schema.Pos {
 		if all := rules[rest]; all != nil {
