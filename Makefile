@@ -14,7 +14,7 @@ TESTFILES = $(GO) list -e -find -f '{{$$d := .Dir}}{{range .TestGoFiles}}{{$$d}}
 with = $(sort $(patsubst %/,%,$(dir $(shell $(TESTFILES) | xargs grep -lE $(1)))))
 
 .DEFAULT_GOAL := help
-.PHONY: help check fmt fmt-check vet lint darwin test race sim e2e e2e-deps bench bench-compile screenshot golden fuzz vuln
+.PHONY: help check fmt fmt-check vet lint darwin test race sim e2e e2e-deps bench bench-compile bench-plan screenshot golden fuzz vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ bench: ## the benchmarks; PEERS='-n 1000 -size a -json FILE' for a part of the t
 
 bench-compile: ## from tree to fleet, 10,000 services, beside cue export
 	$(GO) run ./test/benchcompile -n $(or $(SERVICES),10000)
+
+bench-plan: ## plans of 10,000 clusters and 50,000 routes, beside their goals
+	@echo 'goals: one changed service 50 ms and 50 MB (Plan .../changed=1), everything 5 s (changed=10000),'
+	@echo '       a step 2 us and 0 allocations (Step), a class of sessions that is new 50 us (NewClass)'
+	$(GO) test -run '^$$' -bench 'Plan|NewClass|Document|Step' -benchmem ./planner
 
 screenshot: ## docs/top-*.svg, from a real rollout in tmux
 	$(GO) test ./cmd/sluice -run '^TestTopInTmux$$' -screenshot
