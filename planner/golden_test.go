@@ -222,7 +222,11 @@ func proofWords(proof Proof, hazards []Hazard) string {
 func trafficWords(all []TrafficChange) string {
 	var b strings.Builder
 	for _, c := range all {
-		fmt.Fprintf(&b, "%s %s %s: %s => %s\n", c.Table, strings.Join(c.Hosts, ","), c.Match, answerWords(c.Before), answerWords(c.After))
+		fmt.Fprintf(&b, "%s %s %s: %s => %s", c.Table, strings.Join(c.Hosts, ","), c.Match, answerWords(c.Before), answerWords(c.After))
+		if c.Note != "" {
+			b.WriteString("  (" + c.Note + ")")
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }

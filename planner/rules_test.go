@@ -251,3 +251,21 @@ func TestP05Renames(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Impact tells where each class of requests goes, before and after; a service that
+// is renamed at each change stays where it is.
+func TestP11Impact(t *testing.T) {
+	from, _ := universe.snapshot("cluster a~0123abcd\ncluster b\nroute r: x.com /gone -> b\nroute r: x.com / x-a:b -> b\nroute r: x.com / -> a~0123abcd 90, b 10\n")
+	to, _ := universe.snapshot("cluster a~ffff0000\ncluster b\nroute r: x.com / x-a:b -> status 403\nroute r: x.com / -> a~ffff0000 90, b 10\n")
+	changes, err := Impact(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "r x.com prefix \"/\", header x-a = \"b\": b 100% => status 403\nr x.com prefix \"/gone\": b 100% => a 90%, b 10%\n"
+	if diff := cmp.Diff(want, trafficWords(changes)); diff != "" {
+		t.Error(diff)
+	}
+	if same, err := Impact(from, from); err != nil || len(same) > 0 {
+		t.Error(same, err)
+	}
+}

@@ -15,7 +15,13 @@ type TrafficChange struct {
 	Match  string   // in words
 	Before Answer
 	After  Answer
+	// Note says what is odd about the route that the target brings: that it is
+	// never reached, or that its weights do not add up.
+	Note string
 }
+
+// Moves reports whether requests go elsewhere: else there is only the note.
+func (c *TrafficChange) Moves() bool { return !c.Before.equal(c.After) }
 
 // Answer is where requests go. The zero Answer is a 404.
 type Answer struct {
@@ -51,10 +57,10 @@ func Impact(from, to schema.Snapshot) ([]TrafficChange, error) {
 	var out []TrafficChange
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
 		for old, r := range schema.Diff(from.Of(t), to.Of(t)) {
-			err := classes(old, r, func(domains []string, l envoy.RouteLine, was, is Answer) {
+			err := classes(old, r, func(domains []string, l envoy.RouteLine, was, is Answer, note string) {
 				was, is = was.stable(), is.stable()
-				if !was.equal(is) {
-					out = append(out, TrafficChange{keyOf(old, r).Name, domains, l.Match, was, is})
+				if note != "" || !was.equal(is) {
+					out = append(out, TrafficChange{keyOf(old, r).Name, domains, l.Match, was, is, note})
 				}
 			})
 			if err != nil {
@@ -67,8 +73,8 @@ func Impact(from, to schema.Snapshot) ([]TrafficChange, error) {
 
 // classes calls f for the classes of requests that two versions of a resource,
 // either of which may be nil, tell apart, with the answers of both: those of the
-// newer first.
-func classes(old, r *schema.Resource, f func(domains []string, l envoy.RouteLine, was, is Answer)) error {
+// newer first, and what is odd about a route that is not the older's.
+func classes(old, r *schema.Resource, f func(domains []string, l envoy.RouteLine, was, is Answer, note string)) error {
 	was, err := readTraffic(old)
 	if err != nil {
 		return err
@@ -91,12 +97,16 @@ func classes(old, r *schema.Resource, f func(domains []string, l envoy.RouteLine
 		if err != nil {
 			return err
 		}
-		for _, l := range newer.all() {
-			f(names[p], l, older.answer(l), newer.answer(l))
+		for i, l := range newer.all() {
+			note := newer.odd(i)
+			if note != "" && older.has(l) && older.odd(older.words[l.Match]) == note {
+				note = "" // nothing new
+			}
+			f(names[p], l, older.answer(l), newer.answer(l), note)
 		}
 		for _, l := range older.all() {
 			if !newer.has(l) {
-				f(names[p], l, older.answer(l), newer.answer(l))
+				f(names[p], l, older.answer(l), newer.answer(l), "")
 			}
 		}
 	}
@@ -192,6 +202,23 @@ func (h *host) answer(l envoy.RouteLine) Answer {
 	if h == nil {
 		return Answer{}
 	}
+	if at := h.first(l); at < len(h.lines) {
+		return answerOf(h.lines[at])
+	}
+	return Answer{}
+}
+
+// odd says what is odd about a line, if anything.
+func (h *host) odd(i int) string {
+	l := h.lines[i]
+	if at := h.first(l); at < i {
+		return "never reached: " + h.lines[at].Match + " comes first"
+	}
+	return l.Note
+}
+
+// first is the first line that takes all requests that l matches, or behind all.
+func (h *host) first(l envoy.RouteLine) int {
 	at := len(h.lines)
 	try := func(m map[string]int, k string) {
 		if i, ok := m[k]; ok {
@@ -217,10 +244,7 @@ func (h *host) answer(l envoy.RouteLine) Answer {
 		try(h.prefix, "")
 		try(h.prefix, "/")
 	}
-	if at == len(h.lines) {
-		return Answer{}
-	}
-	return answerOf(h.lines[at])
+	return at
 }
 
 func answerOf(l envoy.RouteLine) Answer {
@@ -268,7 +292,7 @@ func gainsOf(old, r *schema.Resource) (gains []string) {
 	routes := map[string]bool{}
 	// A table that cannot be read gains nothing that could be told: Prove
 	// reports it.
-	_ = classes(old, r, func(_ []string, _ envoy.RouteLine, was, is Answer) {
+	_ = classes(old, r, func(_ []string, _ envoy.RouteLine, was, is Answer, _ string) {
 		before, after := was.shares(), is.shares()
 		for c, share := range after {
 			routes[c] = true

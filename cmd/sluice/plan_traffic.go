@@ -17,12 +17,20 @@ func (b *planBuilder) traffic(group string, from, to schema.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell what becomes of the traffic of group %s: %w", group, err)
 	}
-	for _, c := range all {
+	for i := range all {
+		c := &all[i]
 		t := planTraffic{
 			Groups: []string{group}, Table: c.Table, Hosts: c.Hosts, Match: c.Match,
 			Before: planAnswer(c.Before), After: planAnswer(c.After),
 		}
-		t.Summary = trafficWords(t.Before, t.After, from)
+		switch {
+		case !c.Moves():
+			t.Summary = c.Note
+		case c.Note != "":
+			t.Summary = trafficWords(t.Before, t.After, from) + " (" + c.Note + ")"
+		default:
+			t.Summary = trafficWords(t.Before, t.After, from)
+		}
 		i := slices.IndexFunc(b.doc.Traffic, func(o planTraffic) bool {
 			return o.Table == t.Table && slices.Equal(o.Hosts, t.Hosts) && o.Match == t.Match && o.Summary == t.Summary
 		})

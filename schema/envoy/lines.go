@@ -52,6 +52,7 @@ type RouteLine struct {
 	Redirect   string
 	Status     uint32
 	Unprovable string // why the clusters are not all that may take requests
+	Note       string // what is odd about the weights
 }
 
 // Routes lists the routes of all tables in r, in the order in which they are
@@ -123,6 +124,7 @@ func (l *RouteLine) act(src *routev3.Route) {
 		case *routev3.RouteAction_WeightedClusters:
 			l.Weights, doubts = weights(s.WeightedClusters)
 			normalise(l.Weights)
+			l.Note = oddWeights(s.WeightedClusters)
 		case *routev3.RouteAction_ClusterHeader:
 			doubts = []string{"header " + s.ClusterHeader + " chooses the cluster"}
 		default:
@@ -132,6 +134,24 @@ func (l *RouteLine) act(src *routev3.Route) {
 	default:
 		l.Kind, l.Unprovable = None, "the route has no action that this package knows"
 	}
+}
+
+// oddWeights says why weights are not what their author may think. Envoy goes by
+// their sum; older versions, and the C core of gRPC, refuse another total.
+func oddWeights(wc *routev3.WeightedCluster) string {
+	var sum uint64
+	for _, c := range wc.GetClusters() {
+		sum += uint64(c.GetWeight().GetValue())
+	}
+	//lint:ignore SA1019 deprecated, and still refused by some
+	total := wc.GetTotalWeight()
+	switch {
+	case sum == 0:
+		return "the weights add up to 0: requests get a 503"
+	case total != nil && uint64(total.GetValue()) != sum:
+		return fmt.Sprintf("the weights add up to %d, and total_weight is %d", sum, total.GetValue())
+	}
+	return ""
 }
 
 // normalise divides weights by what divides all of them.

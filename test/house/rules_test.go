@@ -85,6 +85,7 @@ var rules = []struct{ id, meaning string }{
 	{"P8", "Sessions in one state share a path, and a small change costs a small plan."},
 	{"P9", "Each step of a path says what its gate proves."},
 	{"P10", "Each step of a path gives the old answer to a request or the new one."},
+	{"P11", "A plan says where each class of requests goes, before and after."},
 	{"P12", "A plan says what it sends, what it drains and what it closes."},
 	{"P13", "Sessions are gated one by one."},
 	{"P14", "No route gains weight on a cluster without a usable endpoint."},
