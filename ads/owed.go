@@ -37,7 +37,11 @@ func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
 		if w := s.target.Snapshot.Of(t).Get(name); w != nil && (t.Live() || w.Version == v) {
 			continue
 		}
-		if old := s.facts.Types[t].Acked.Get(name); old != nil {
+		old := s.facts.Types[t].Acked.Get(name)
+		if old == nil {
+			old = s.types[t].before.Get(name) // not to be deleted under the routes that lead there
+		}
+		if old != nil {
 			set = set.With(old)
 		} else {
 			set = set.Without(name)

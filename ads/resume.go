@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -18,6 +19,8 @@ func (s *session) resume(t schema.Type, req *request) {
 			if !s.blank {
 				s.maybe = known(s.target)
 			}
+			s.plan()
+		} else if t == schema.Clusters && s.guess() || t == schema.Listeners && s.deaf() {
 			s.plan()
 		}
 		return
@@ -50,16 +53,22 @@ func (s *session) resume(t schema.Type, req *request) {
 	before := s.state()
 	switch {
 	case !found:
-		s.maybe = s.maybe.Union(known(s.target))
+		s.suppose()
 		ts.before = s.maybe.Of(t)
+		s.puzzled = s.puzzled || t == schema.Routes && s.target.Client == schema.GRPC
 	case s.path == nil:
 		s.held = was
 	case !ts.sub.pick(s.held.Of(t)).Equal(ts.sub.pick(set)):
 		s.held = s.held.Replace(t, set)
 		if s.held.Len() == 0 { // taken for one that holds nothing, and wrongly
-			s.maybe = s.maybe.Union(known(s.target))
+			s.suppose()
 		}
 	}
+	if f.Acked.Len() > 0 && found && t >= schema.Listeners {
+		s.sure[t] = true
+		s.maybe = s.maybe.Replace(t, schema.Set{})
+	}
+	s.guess()
 	s.blank = false
 	if s.path == nil || s.state() != before {
 		s.plan()
@@ -191,7 +200,8 @@ func (s *session) plan() {
 	s.facts.StageAt = time.Now()
 	s.pace = pace{began: s.facts.StageAt}
 	s.facts.Hold = s.target.Hold
-	if len(s.path.Stages) == 0 && !s.facts.Hold {
+	s.retell = s.types[schema.Routes].unknown.Len() > 0 && !slices.ContainsFunc(s.path.Stages, func(st schema.Stage) bool { return st.Moves[schema.Routes] })
+	if len(s.path.Stages) == 0 && !s.facts.Hold && !s.ponders(s.facts.StageAt) {
 		// There is no stage to enter. To look at what is before it would tell a
 		// delta client that what it asks for is missing.
 		s.at = 0
@@ -236,6 +246,7 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 		s.facts.StageAt = now
 		s.flushAll(now)
 	case !same:
+		s.skip()
 		s.plan()
 		s.flushAll(now)
 	case relived:

@@ -28,7 +28,10 @@ type session struct {
 	held    schema.Snapshot
 	maybe   schema.Snapshot
 	blank   bool
-	early   schema.Set // clusters that were sent before endpoints were asked for
+	early   schema.Set            // clusters that were sent before endpoints were asked for
+	sure    [schema.NumTypes]bool // the client came back and said what it holds
+	retell  bool                  // tables: see tell
+	puzzled bool                  // by a gRPC client's tables: see guess
 	facts   schema.Facts
 	types   [schema.NumTypes]typeState
 	posted  []*stream // with responses to deliver
@@ -90,6 +93,11 @@ func (s *session) request(st *stream, t schema.Type, req *request, now time.Time
 		}
 		if t == schema.Endpoints {
 			s.resendEarly()
+			if f := &s.facts.Types[t]; s.target.Client == schema.Envoy && s.types[schema.Clusters].sub == nil {
+				// Rule O3: it does not ask for clusters because some warm, and wait
+				// for endpoints whether it has them or not.
+				f.Resend = f.Resend.Union(f.Acked)
+			}
 		}
 	case ts.nonce != 0 && !isNonce(req.nonce, ts.nonce):
 		s.subscribe(t, req)
@@ -295,8 +303,11 @@ func (s *session) dropped(t schema.Type, sent *body) schema.Set {
 
 // advance opens stages for as long as the gates allow. The caller holds s.mu.
 func (s *session) advance(now time.Time) {
-	for s.path != nil && !s.closed {
+	for s.path != nil && !s.closed && !s.ponders(now) {
 		step := s.srv.guide.Step(s.path, s.at, &s.facts, now)
+		if s.tell(step, now) {
+			continue
+		}
 		if step != s.step {
 			s.step = step
 			s.touch(false)

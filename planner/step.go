@@ -87,6 +87,11 @@ func unmet(w *schema.Want, f *schema.Facts, now time.Time) (schema.Cause, time.T
 	if ft.Ignored {
 		return schema.NoCause, time.Time{}
 	}
+	if ft.Sub == nil && w.Type == schema.Clusters && !f.Returned.IsZero() {
+		if cause, until := withheld(f, now); cause != schema.NoCause {
+			return cause, until
+		}
+	}
 	if !ft.Sub.Covers(w.Name) {
 		return unasked(w, f, now)
 	}
@@ -98,6 +103,24 @@ func unmet(w *schema.Want, f *schema.Facts, now time.Time) (schema.Cause, time.T
 		return schema.Unacked, time.Time{}
 	case w.Usable && w.Type.Live() && !r.Usable:
 		return schema.Unusable, time.Time{}
+	}
+	return schema.NoCause, time.Time{}
+}
+
+// withheld says whether a client that came back has still to ask for clusters, and
+// until when that is to be expected. Envoy does so only once those that warm have
+// their endpoints (rule O3), and its routes must not move before.
+func withheld(f *schema.Facts, now time.Time) (schema.Cause, time.Time) {
+	endpoints := &f.Types[schema.Endpoints]
+	if endpoints.InFlight {
+		return schema.Unasked, time.Time{}
+	}
+	since := f.Returned
+	if endpoints.AckedAt.After(since) {
+		since = endpoints.AckedAt
+	}
+	if until := since.Add(settle); now.Before(until) {
+		return schema.Unasked, until
 	}
 	return schema.NoCause, time.Time{}
 }

@@ -274,6 +274,14 @@ func (g *group) known(t *schema.Target) []schema.Snapshot {
 	add(t.Snapshot)
 	for _, r := range g.Trail {
 		add(r.Group.Snapshot)
+		if t.Client != schema.GRPC {
+			continue
+		}
+		// A session that went all the way to a target which another superseded:
+		// the tables on its way from there are in no release.
+		for _, st := range planner.NewPath(schema.State{Acked: r.Group.Snapshot}, t).Stages {
+			add(st.Snapshot)
+		}
 	}
 	return out
 }

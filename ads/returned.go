@@ -1,0 +1,138 @@
+package ads
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// What is made of a client that comes back before it has said all.
+
+// suppose takes a client for one that may hold whatever the group's may, but for
+// what routes, if it said what that is: to take it for something newer would have
+// traffic move before what it moves to is ready.
+func (s *session) suppose() {
+	all := known(s.target)
+	for t, sure := range s.sure {
+		if sure {
+			all = all.Replace(schema.Type(t), schema.Set{})
+		}
+	}
+	s.maybe = s.maybe.Union(all)
+}
+
+// deaf takes note that a client came back without any listener, whatever it was
+// taken for, and reports whether that is news. After a refusal it may have some.
+func (s *session) deaf() bool {
+	t := schema.Listeners
+	if s.facts.Returned.IsZero() || s.srv.memory.refusedBefore(s.node.ID, t) || s.held.Of(t).Len()+s.maybe.Of(t).Len() == 0 {
+		return false
+	}
+	s.sure[t] = true
+	s.held, s.maybe = s.held.Replace(t, schema.Set{}), s.maybe.Replace(t, schema.Set{})
+	return true
+}
+
+// ponders reports whether the session stands still because a gRPC client that came
+// back has not yet said by which tables it sends, and which clusters it names: what
+// it asks for first may be of several steps of a way, and none but the right one is
+// safe to go on from.
+func (s *session) ponders(now time.Time) bool {
+	if s.facts.Returned.IsZero() || s.target.Client != schema.GRPC || s.at >= 0 {
+		return false
+	}
+	told := s.types[schema.Routes].sub != nil && s.types[schema.Clusters].sub != nil
+	if until := s.connected.Add(pondering); !told && now.Before(until) {
+		s.wake(until, now)
+		return true
+	}
+	s.puzzled = false
+	return false
+}
+
+// tell sends the tables again that only the wire is unsure of, and that no stage
+// of the path comes to: what is pruned may wait for them. What they send to is
+// made before.
+func (s *session) tell(step schema.Step, now time.Time) bool {
+	made := s.at >= 0 && step.Settled || s.at < 0 && len(s.path.Stages) > 0 && s.path.Stages[0].Kind != schema.Make
+	if !s.retell || !made {
+		return false
+	}
+	s.retell = false
+	f := &s.facts.Types[schema.Routes]
+	f.Resend = f.Resend.Union(s.desired(schema.Routes))
+	s.flushAll(now)
+	return true
+}
+
+// pondering is how long a client is given to ask again for all that it uses.
+const pondering = 2 * time.Second
+
+// guess supposes which tables a gRPC client holds that came back with some that
+// nobody has on record: the least advanced of which it names every cluster.
+// Requests may be sent by those, whatever it holds: what it sends to next must be
+// warm first, from there (rule G9). It waits for the names, and reports whether
+// it found any.
+func (s *session) guess() bool {
+	names, tables := s.types[schema.Clusters].sub, s.types[schema.Routes].sub
+	if !s.puzzled || names == nil || tables == nil {
+		return false
+	}
+	s.puzzled = false
+	var found []*schema.Resource
+next:
+	for _, table := range tables.Names {
+		for _, k := range s.target.Known {
+			if r := k.Of(schema.Routes).Get(table); r != nil && s.covers(names, r) {
+				found = append(found, r)
+				continue next
+			}
+		}
+	}
+	supposed := schema.SetOf(found...)
+	s.held = s.held.Replace(schema.Routes, s.held.Of(schema.Routes).Union(supposed))
+	s.maybe = s.maybe.Replace(schema.Routes, without(s.maybe.Of(schema.Routes), supposed))
+	return len(found) > 0
+}
+
+// covers reports whether a client asks for every cluster that r sends to, and for
+// none of them as a part of another alone.
+func (s *session) covers(names *subscription, r *schema.Resource) bool {
+	return !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool {
+		return ref.Type == schema.Clusters && ref.Edge == schema.Traffic && (!names.Covers(ref.Name) || s.member(names, ref.Key))
+	})
+}
+
+// member reports whether a cluster is part of one that the client asks for.
+func (s *session) member(names *subscription, cluster schema.Key) bool {
+	for _, k := range s.target.Known {
+		for _, name := range names.Names {
+			if r := k.Of(schema.Clusters).Get(name); r != nil && slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Key == cluster }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// routes reports whether the session has asked for anything that routes.
+func (s *session) routes() bool {
+	for t := schema.Listeners; t < schema.Runtimes; t++ {
+		if s.types[t].sub != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// skip forgets what a newcomer was to be sent of what routes, if it has not come to
+// that: what replaces it need not be preceded by it.
+func (s *session) skip() {
+	if !s.facts.Returned.IsZero() || s.routes() {
+		return
+	}
+	for t := schema.Listeners; t < schema.Runtimes; t++ {
+		s.held, s.maybe = s.held.Replace(t, schema.Set{}), s.maybe.Replace(t, schema.Set{})
+	}
+}

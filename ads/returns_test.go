@@ -1,0 +1,102 @@
+package ads
+
+import (
+	"testing"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// What histories in test/sim went wrong by: answers that come late, and clients
+// that come back.
+
+// The fix is merged before the refusal of what it mends has arrived.
+func TestLateRefusalDoesNotHaltTheFix(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	bad := append(first(), eds("b", "bad"), res(edsT, "b", "1"))
+	f.set(schema.Envoy, bad...)
+	c.expect(cds, "a@1", "b@bad")
+	fixed := append(first(), eds("b", "good"), res(edsT, "b", "1"))
+	f.set(schema.Envoy, fixed...)
+	c.nack(cds, "b is bad")
+	c.expect(cds, "a@1", "b@good")
+	c.ask(cds)
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict != schema.Halt })
+}
+
+// A newcomer that has not yet asked for listeners is given the newest.
+func TestNewcomerSkipsWhatWasSuperseded(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.dial("n")
+	c.ask(cds)
+	c.expect(cds, "a@1")
+	f.set(schema.Envoy, eds("a", "1"), res(edsT, "a", "1"), listener("l", "2", "r"), route("r", "1", "a"))
+	c.ask(lds)
+	c.quiet() // it is a stage like any other by now
+	c.ask(cds)
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.expect(lds, "l@2")
+}
+
+// come takes a client that went away, and asks again for some types.
+func (f *fleet) come(old *client) *client {
+	old.close()
+	c := f.dial(old.node)
+	c.acked = old.acked
+	return c
+}
+
+// Clusters that changed while a client was away warm until their endpoints come,
+// though it reports that it holds them.
+func TestO05EndpointsBehindTheClustersOfAReconnect(t *testing.T) {
+	f := newFleet(t, first()...)
+	old := f.envoy("n")
+	c := f.come(old)
+	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+	c.reask(cds, old.acked[cds])
+	c.expect(cds, "a@2")
+	c.reask(edsT, old.acked[edsT], "a")
+	c.expect(edsT, "a@1")
+}
+
+// Envoy does not ask for clusters while some warm. Nothing is routed to others
+// before it does.
+func TestO03RoutesWaitForClustersThatAreNotAskedFor(t *testing.T) {
+	f := newFleet(t, first()...)
+	old := f.envoy("n")
+	c := f.come(old)
+	f.set(schema.Envoy, eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "b"))
+	c.reask(edsT, old.acked[edsT], "a")
+	c.expect(edsT, "a@1") // whatever it says that it holds
+	c.reask(lds, old.acked[lds])
+	c.reask(rds, old.acked[rds], "r")
+	c.quiet()
+	c.ask(edsT, "a")
+	c.reask(cds, old.acked[cds])
+	c.expect(cds, "a@1", "b@1")
+	c.expect(edsT, "a@1") // behind its cluster (rule O4)
+	c.quiet()
+}
+
+// A gRPC client comes back with tables that nobody has on record: it is taken to
+// send to what it names, and what comes next is warm first.
+func TestG09StrangeTablesGoByTheClustersThatAreNamed(t *testing.T) {
+	f := newFleet(t)
+	to := func(cluster string) []*schema.Resource {
+		return []*schema.Resource{
+			eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"),
+			listener("l", "1", "r"), route("r", cluster, cluster),
+		}
+	}
+	f.set(schema.GRPC, to("a")...)
+	f.set(schema.GRPC, to("b")...)
+	c := f.dial("n")
+	c.reask(lds, "strange", "l")
+	c.reask(rds, "strange", "r")
+	c.quiet() // until it has said which clusters it names
+	c.reask(cds, "strange", "a")
+	c.expect(cds, "a@1")
+	c.quiet() // b is to come first
+}
