@@ -45,8 +45,9 @@ race: ## the race detector, on the packages with concurrency
 	$(if $(RACE),$(GO) test -race -json $(RACE) | $(SKIPS),@echo "race: no such package yet")
 
 SIMCHECKS ?= 10000
-sim: ## modelled clients walked along random paths, SIMCHECKS (10000) of each property
+sim: ## modelled clients: SIMCHECKS (10000) of each property of paths, and as many histories
 	$(GO) test -json ./planner -timeout 30m -rapid.checks $(SIMCHECKS) | $(SKIPS)
+	$(GO) test -json ./test/sim -timeout 30m -histories $(SIMCHECKS) -stop 20 | $(SKIPS)
 
 e2e: ## real clients and load, one package at a time
 	$(GO) test -p 1 -tags e2e -timeout 30m -json ./cmd/sluice ./test/... | $(SKIPS)

@@ -16,11 +16,6 @@ type action struct {
 	do     func()
 }
 
-// promptly is how long a request may be on its way: half of the time that the
-// planner gives a client to ask for what it uses. Answers that the client has not
-// begun to work on may take as long as they like.
-const promptly = time.Second
-
 // act has one thing happen.
 func (h *history) act() {
 	all := h.traffic()
@@ -95,7 +90,9 @@ func (h *history) busy() (busy, owing bool) {
 	return busy || owing, owing
 }
 
-// pastimes let time pass.
+// pastimes let time pass. While a request is on its way it is a moment: the planner
+// gives a client two seconds to ask for what it uses. Answers that the client has
+// not begun to work on may take as long as they like.
 func (h *history) pastimes() []action {
 	busy, owing := h.busy()
 	var all []action
@@ -278,6 +275,7 @@ func (h *history) retry() {
 	}
 	for _, g := range h.plane.loop.Status().Groups {
 		if g.Halt != nil {
+			h.retries++
 			h.log("retry %s, which is %s: %s", g.Name, g.State, g.Why)
 			if _, err := h.plane.loop.Do(context.Background(), reconcile.Intent{Verb: reconcile.Retry, Group: g.Name, By: "the operator"}); err != nil {
 				h.log("cannot retry: %v", err)

@@ -89,9 +89,20 @@ var changes = []struct {
 	weight int
 	do     change
 }{
-	{3, addService}, {4, moveRoute}, {2, removeService}, {2, renameService}, {3, changeInPlace}, {2, changeEndpointsName},
-	{3, changeEndpoints}, {2, changeListener}, {2, moveListener}, {1, addListener}, {1, removeListener}, {1, changeTable},
-	{1, aggregate}, {1, plantRefusal},
+	{3, addService},
+	{4, moveRoute},
+	{2, removeService},
+	{2, renameService},
+	{3, changeInPlace},
+	{2, changeEndpointsName},
+	{3, changeEndpoints},
+	{2, changeListener},
+	{2, moveListener},
+	{1, addListener},
+	{1, removeListener},
+	{1, changeTable},
+	{1, aggregate},
+	{1, plantRefusal},
 }
 
 func (a *author) change(c *commit, g *conf, t *team) string {

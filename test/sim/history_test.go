@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,7 @@ type history struct {
 	failure string
 	holes   int // requests that were black-holed
 	steps   int
+	retries int // by the operator, since the last commit
 }
 
 // span is what a process of a group may be given.
@@ -301,6 +303,19 @@ func (h *history) state() {
 	}
 }
 
+// halted reports whether the control plane has said itself that it does not go on,
+// again and again, and counts it: that is seen, and nothing is lost by it.
+func (h *history) halted() bool {
+	if h.retries > 1 {
+		halts.Add(1)
+	}
+	return h.retries > 1
+}
+
+// halts counts the histories that end in a halt which neither a retry nor another
+// commit mends.
+var halts atomic.Int64
+
 // end mends what is refused, and leaves the fleet alone until it has settled: with
 // an operator who retries what is halted and, if that does not help, merges once
 // more.
@@ -310,6 +325,7 @@ func (h *history) end() {
 			return
 		}
 		h.log("peace")
+		h.retries = 0
 		if h.plane != nil {
 			h.plane.fuse.Store(-1)
 		}
@@ -319,7 +335,7 @@ func (h *history) end() {
 			return
 		}
 	}
-	if !h.over() {
+	if !h.over() && !h.halted() {
 		h.state()
 		h.fail("two hours of peace do not settle it: %s", h.settled())
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -19,7 +18,7 @@ func TestFaultsAreFound(t *testing.T) {
 				if err == nil || err.holes == 0 && !strings.Contains(err.what, "turn") || run(t, n, fault{}) != nil {
 					continue
 				}
-				t.Log(fmt.Sprintf("| %s | %d | %s |", f.name, n, err.what))
+				t.Logf("| %s | %d | %s |", f.name, n, err.what)
 				return
 			}
 			t.Errorf("%d histories do not find it", within)

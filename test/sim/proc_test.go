@@ -269,10 +269,17 @@ func (h *history) remembers(p *proc) bool {
 			known = append(known, r.Group.Snapshot)
 		}
 	}
-	if p.team.client == schema.GRPC {
-		releases := slices.Clone(known)
+	if p.team.client == schema.GRPC && g.Base != nil {
+		// The ways from the base to any, and from any to the newest.
+		releases, newest := slices.Clone(known), g.Base
+		if g.Target != nil {
+			newest = g.Target
+		}
 		for _, from := range releases {
 			for _, to := range releases {
+				if !from.Equal(g.Base.Group.Snapshot) && !to.Equal(newest.Group.Snapshot) {
+					continue
+				}
 				path := planner.NewPath(schema.State{Acked: from}, &schema.Target{Client: p.team.client, Snapshot: to, Drain: -1})
 				for _, st := range path.Stages {
 					known = append(known, st.Snapshot)
