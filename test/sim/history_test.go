@@ -39,7 +39,6 @@ type history struct {
 	lines   []string
 	failure string
 	holes   int // requests that were black-holed
-	steps   int
 	retries int // by the operator, since the last commit
 }
 
@@ -173,7 +172,6 @@ func (h *history) merge(c *commit, words string) {
 func (h *history) wait() {
 	h.look() // what somebody did may have made it a group's turn
 	synctest.Wait()
-	h.steps++
 	if h.plane != nil && h.plane.dead.Load() {
 		h.crash()
 	}
