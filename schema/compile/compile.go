@@ -59,6 +59,9 @@ func Fleet(ctx context.Context, tree fs.FS, opts Options) (*schema.Fleet, error)
 	for i := range pkgs {
 		all = append(all, pkgs[i].bad...)
 	}
+	if opts.Cache == nil && !opts.Salvage {
+		src = nil // the files are of no more use, and large
+	}
 	f, wrong := fleetOf(pkgs, all, dir)
 	switch {
 	case wrong == nil && opts.Cache != nil:
