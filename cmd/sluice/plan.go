@@ -149,7 +149,7 @@ func (p *planRun) end(ctx context.Context, in *planInput) (err error) {
 		in.to = planRevision{Commit: rev.Commit, From: "--to"}
 		in.fleet, err = p.compiled(ctx, rev)
 		if err == nil && in.fleet == nil {
-			return fmt.Errorf("commit %s has no folder %s", short(rev.Commit), p.tree.path)
+			return fmt.Errorf("commit %s has no groups in folder %s", short(rev.Commit), p.tree.path)
 		}
 	}
 	if err == nil {
@@ -197,7 +197,7 @@ func (p *planRun) offline(ctx context.Context, in *planInput, base, from string)
 		return err
 	}
 	if fleet == nil {
-		p.say("commit %s has no folder %s: everything is new", short(rev.Commit), p.tree.path)
+		p.say("commit %s has no groups in folder %s: everything is new", short(rev.Commit), p.tree.path)
 		return nil
 	}
 	for i := range fleet.Groups {

@@ -87,12 +87,16 @@ func (t *workTree) compile(ctx context.Context) (*schema.Fleet, error) {
 }
 
 // compileRevision compiles the same folder of a commit. A commit that has no such
-// folder is nil: what is new was not there before.
+// folder, or no group in it, is nil: what is new was not there before.
 func (t *workTree) compileRevision(ctx context.Context, rev reconcile.Revision) (*schema.Fleet, error) {
 	if _, err := fs.Stat(rev.FS, t.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	f, err := compile.Fleet(ctx, rev.FS, compile.Options{Path: t.path, Commit: rev.Commit})
+	var wrong schema.Diagnostics
+	if errors.As(err, &wrong) && len(wrong) == 1 && wrong[0].Code == "empty" {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("commit %s does not compile:\n%w", short(rev.Commit), err)
 	}
