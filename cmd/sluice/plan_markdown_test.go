@@ -25,7 +25,7 @@ func bigPlan(n int) *planDocument {
 			Fields:    []planField{{schema.Clusters, "connect_timeout", "1s", "2s"}, {schema.Clusters, "lb_policy", "RANDOM", "LEAST_REQUEST"}},
 		})
 		doc.Traffic = append(doc.Traffic, planTraffic{
-			Groups: []string{"edge"}, Table: "web", Hosts: []string{name + ".example.com"}, Match: `prefix "/"`, Summary: "10% moves to " + name,
+			Groups: []string{"edge"}, Table: "web", Hosts: []string{name + ".example.com"}, Match: `prefix "/"`, Summary: fmt.Sprintf("%d requests in a hundred move to %s", i%100, name),
 		})
 	}
 	doc.Paths = []planPath{{Groups: []string{"edge"}, Stages: []planStage{st}}}
@@ -46,7 +46,7 @@ func TestPlanMarkdownFits(t *testing.T) {
 			if opened, shut := strings.Count(text, "<details>"), strings.Count(text, "</details>"); opened != shut {
 				t.Errorf("%d changes, %d bytes: %d folds open and %d shut", n, limit, opened, shut)
 			}
-			whole := strings.Count(text, "\n! service") == n && strings.Count(text, "moves to") == n
+			whole := strings.Count(text, "\n! service") == n && strings.Count(text, "move to") == n
 			if said := strings.Contains(text, "This page is cut"); said == whole {
 				t.Errorf("%d changes, %d bytes: all is shown: %v; says that it is cut: %v", n, limit, whole, said)
 			}

@@ -99,6 +99,23 @@ func TestTrafficWords(t *testing.T) {
 	}
 }
 
+// Of many classes that change alike a few stand for all; JSON has them.
+func TestTrafficRows(t *testing.T) {
+	p := planText{doc: &planDocument{}}
+	for i := range 9 {
+		summary := "10% moves to b"
+		if i == 5 {
+			summary = "a becomes a 404"
+		}
+		p.doc.Traffic = append(p.doc.Traffic, planTraffic{Table: "web", Hosts: []string{"h"}, Match: fmt.Sprintf("prefix \"/%d\"", i), Summary: summary})
+	}
+	got := fmt.Sprint(p.trafficRows())
+	want := "[[h/0 10% moves to b] [h/1 10% moves to b] [h/2 10% moves to b] [… and 5 more 10% moves to b] [h/5 a becomes a 404]]"
+	if got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
 // The words of gates are the planner's, in the document too.
 func TestPlanJSON(t *testing.T) {
 	data, err := json.Marshal(planProof{Closed: true, Gates: []planner.Level{planner.Warmed, planner.Timed}})

@@ -325,8 +325,29 @@ func (p *planText) traffic() []string {
 	return lines
 }
 
-// trafficRows are the classes of requests whose answer changes, and how.
+// trafficRows are the classes of requests whose answer changes, and how. Of many
+// that change alike the first few stand for all.
 func (p *planText) trafficRows() [][2]string {
+	const most = 4 // that change alike
+	all := p.trafficClasses()
+	alike := map[string]int{}
+	for _, r := range all {
+		alike[r[1]]++
+	}
+	var rows [][2]string
+	shown := map[string]int{}
+	for _, r := range all {
+		switch shown[r[1]]++; {
+		case alike[r[1]] <= most || shown[r[1]] < most:
+			rows = append(rows, r)
+		case shown[r[1]] == most:
+			rows = append(rows, [2]string{fmt.Sprintf("… and %d more", alike[r[1]]-most+1), r[1]})
+		}
+	}
+	return rows
+}
+
+func (p *planText) trafficClasses() [][2]string {
 	// Two tables may answer for one host, each on a listener of its own.
 	tables := map[string]string{} // of a class; empty if there are two
 	class := func(t *planTraffic) string { return strings.Join(t.Hosts, ",") + " " + t.Match }
