@@ -314,15 +314,18 @@ func (e *envoyModel) route(r request) string {
 	if len(to) == 0 {
 		return "no route"
 	}
-	for _, d := range e.draining {
-		if d.Name == r.listener {
-			to = append(to, e.through(d, r)...)
-		}
-	}
 	var why []string
 	for _, name := range to {
+		e.routed[name] = time.Now()
 		if w := e.reach(name); w != "" {
 			why = append(why, w)
+		}
+	}
+	for _, d := range e.draining { // whose requests end with it, if not before
+		for _, name := range e.through(d, r) {
+			if w := e.reach(name); w != "" && d.Name == r.listener {
+				why = append(why, w)
+			}
 		}
 	}
 	return strings.Join(why, "; ")
@@ -348,7 +351,6 @@ func (e *envoyModel) reach(name string) string {
 	case c == nil:
 		return "no cluster " + name
 	}
-	e.routed[name] = time.Now()
 	if c.eds != "" {
 		if c.hosts == nil || !c.hosts.Usable {
 			return name + " has no host"
