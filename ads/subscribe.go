@@ -99,11 +99,31 @@ func (s *subscription) pick(set schema.Set) schema.Set {
 	defer s.mu.Unlock()
 	got, ok := s.picks.get(set)
 	if !ok {
-		got = s.Select(set)
+		// The pair before this one: of two that are put, the first.
+		last := (s.picks.next + len(s.picks.keys) - 2) % len(s.picks.keys)
+		got = s.follow(s.picks.keys[last], s.picks.sets[last], set)
 		s.picks.put(set, got)
 		s.picks.put(got, got)
 	}
 	return got
+}
+
+// follow is what is picked of set, given what was picked of a set before: of one
+// that differs little, what differs is enough to look at.
+func (s *subscription) follow(before, picked, set schema.Set) schema.Set {
+	left := 16
+	for old, now := range schema.Diff(before, set) {
+		switch {
+		case left == 0:
+			return s.Select(set)
+		case now == nil:
+			picked = picked.Without(old.Name)
+		case s.Covers(now.Name):
+			picked = picked.With(now)
+		}
+		left--
+	}
+	return picked
 }
 
 // news is what want has and acked has not, or otherwise.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package ads
+
+const raced = false
