@@ -185,7 +185,7 @@ func (e *snapshotCache) heard(stream int64, node *corev3.Node, url, nonce string
 	}
 	if !e.perNode {
 		e.mu.Unlock()
-		e.ack()
+		e.ack(url)
 		return
 	}
 	e.walking[id]++
@@ -282,9 +282,9 @@ func (e *linearCache) register(g *grpc.Server) {
 	mux := &cache.MuxCache{Caches: caches}
 	mux.Classify = func(r *cache.Request) string { return r.GetTypeUrl() }
 	mux.ClassifyDelta = func(r *cache.DeltaRequest) string { return r.GetTypeUrl() }
-	heard := func(id int64, nonce string) {
+	heard := func(id int64, url, nonce string) {
 		if nonce != "" {
-			e.ack()
+			e.ack(url)
 			return
 		}
 		e.mu.Lock()
@@ -298,11 +298,11 @@ func (e *linearCache) register(g *grpc.Server) {
 	}
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, serverv3.NewServer(context.Background(), mux, serverv3.CallbackFuncs{
 		StreamRequestFunc: func(id int64, r *discoveryv3.DiscoveryRequest) error {
-			heard(id, r.GetResponseNonce())
+			heard(id, r.GetTypeUrl(), r.GetResponseNonce())
 			return nil
 		},
 		StreamDeltaRequestFunc: func(id int64, r *discoveryv3.DeltaDiscoveryRequest) error {
-			heard(id, r.GetResponseNonce())
+			heard(id, r.GetTypeUrl(), r.GetResponseNonce())
 			return nil
 		},
 		StreamClosedFunc: left, DeltaStreamClosedFunc: left,

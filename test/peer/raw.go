@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"sync/atomic"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
@@ -145,7 +146,12 @@ func (r *raw) handler(delta bool) grpc.StreamHandler {
 				return err
 			}
 			if len(seen) == len(first) {
-				r.ack() // all have been asked: what comes is ACKs
+				// All have been asked: what comes is ACKs.
+				if r.armed.Load() && delta {
+					r.ack(peek(f, 2))
+				} else if r.armed.Load() {
+					r.ack(peek(f, 4))
+				}
 				continue
 			}
 			var url string
@@ -175,29 +181,37 @@ func (r *raw) handler(delta bool) grpc.StreamHandler {
 
 // barrier walks stages, each when n ACKs of the stage before have come.
 type barrier struct {
-	mu   sync.Mutex
-	left int
-	next chan struct{}
+	one   sync.Mutex // walks at a time
+	armed atomic.Bool
+	mu    sync.Mutex
+	left  int
+	url   string // what the open stage changed
+	next  chan struct{}
 }
 
 func (b *barrier) walk(n int, steps []func()) {
+	b.one.Lock()
+	defer b.one.Unlock()
 	b.mu.Lock()
 	b.next = make(chan struct{}, 1)
 	b.mu.Unlock()
-	for _, step := range steps {
+	for i, step := range steps {
 		b.mu.Lock()
-		b.left = n
+		b.left, b.url = n, stageURL[i+1]
+		b.armed.Store(true)
 		b.mu.Unlock()
 		step()
 		<-b.next
 	}
 }
 
-func (b *barrier) ack() {
+// ack takes in an ACK of a type. Those of what came before the stage do not count.
+func (b *barrier) ack(url string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left > 0 {
+	if b.left > 0 && url == b.url {
 		if b.left--; b.left == 0 {
+			b.armed.Store(false)
 			b.next <- struct{}{}
 		}
 	}
