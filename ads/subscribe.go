@@ -109,8 +109,12 @@ func (s *subscription) pick(set schema.Set) schema.Set {
 }
 
 // follow is what is picked of set, given what was picked of a set before: of one
-// that differs little, what differs is enough to look at.
+// that differs little, what differs is enough to look at. Names of hosts on demand
+// are not those of resources.
 func (s *subscription) follow(before, picked, set schema.Set) schema.Set {
+	if s.hosts != nil {
+		return s.Select(set)
+	}
 	left := 16
 	for old, now := range schema.Diff(before, set) {
 		switch {
