@@ -6,7 +6,7 @@ TOOL := $(GO) tool -modfile=.ci/tools.mod
 # a skip that test/skips/expected.txt does not name.
 SKIPS := $(GO) run ./test/skips
 # The packages with concurrency of their own, as far as they exist.
-RACE := $(foreach d,ads reconcile test/dataplane,$(if $(wildcard $(d)/*.go),./$(d)/...))
+RACE := $(foreach d,ads reconcile test/dataplane test/fleet,$(if $(wildcard $(d)/*.go),./$(d)/...))
 FUZZTIME ?= 20s
 
 # The test files of this module, one a line, and the folders of those that hold $(1).
