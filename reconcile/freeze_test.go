@@ -118,3 +118,48 @@ func TestFrozenWaits(t *testing.T) {
 	r.done("edge", last)
 	edge.sees("edge → e2, e2@10.0.0.1:80")
 }
+
+// TestP09HazardFreezes: what has no safe path is not rolled out. The group's nodes
+// keep what they have, also after a restart, until the hazard is mended, or allowed
+// where it stands; other groups go on.
+func TestP09HazardFreezes(t *testing.T) {
+	r := idleRig(t)
+	first := r.mergeFiles(owners("f1", "e1"))
+	r.start()
+	r.read(first)
+	edge := r.connect("edge-1")
+	edge.sees("edge → e1, e1@10.0.0.1:80")
+	r.done("edge", first)
+
+	empty := owners("f2", "e2")
+	empty["edge/edge.cue"] = strings.Replace(empty["edge/edge.cue"], `[{address: "10.0.0.1:80"}]`, "[]", 1)
+	second := r.mergeFiles(empty)
+	r.done("front", second)
+	wantFrozen := func() {
+		t.Helper()
+		g := r.state("edge", Frozen).group("edge")
+		if g.Base != first || g.Target != "" || g.Frozen == nil || g.Frozen.Commit != second ||
+			!strings.Contains(g.Why, "edge/edge.cue:8") || !strings.Contains(g.Why, "(empty-cluster)") || !strings.Contains(g.Why, `allow: "empty-cluster"`) {
+			t.Fatalf("edge is %+v", g)
+		}
+		edge.sees("edge → e1, e1@10.0.0.1:80")
+	}
+	wantFrozen()
+	edge.close()
+	r.stop()
+	r.start()
+	r.done("front", second)
+	wantFrozen()
+	edge.dial(r)
+
+	allowed := owners("f2", "e2")
+	allowed["edge/edge.cue"] = strings.Replace(empty["edge/edge.cue"], "endpoints: []", `endpoints: [], allow: "empty-cluster": "they come later today"`, 1)
+	third := r.mergeFiles(allowed)
+	r.read(third)
+	if g := r.until("the rollout of what is allowed", func(st *Status) bool { return st.group("edge").Target == third }).group("edge"); g.Frozen != nil {
+		t.Errorf("edge is %+v", g)
+	}
+	last := r.mergeFiles(owners("f2", "e2"))
+	r.done("edge", last)
+	edge.sees("edge → e2, e2@10.0.0.1:80")
+}

@@ -16,7 +16,8 @@ type group struct {
 	asking
 	// next waits for the groups that it comes after.
 	next *Release
-	// frozen is the newest commit, if the group's part of it does not compile.
+	// frozen is the newest commit, if the group's part of it does not compile or
+	// has no safe path.
 	frozen *Rejected
 	// written is the generation that the store has: no later one is given out.
 	written uint64

@@ -1,10 +1,12 @@
 package reconcile
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/sluice-xds/sluice/planner"
 	"github.com/sluice-xds/sluice/schema"
 )
 
@@ -33,9 +35,43 @@ func (l *Loop) desire(f *schema.Fleet) {
 				r.Origins[res.Key] = o
 			}
 		}
+		if why := l.refuses(f, g, r); why != "" {
+			g.frozen = &Rejected{Commit: f.Commit, Why: why}
+			l.opts.Log.Error("group frozen: there is no safe path to what a commit wants of it", "group", r.Group.Name, "commit", f.Commit, "why", why)
+			continue
+		}
 		g.desire(r)
 	}
 	l.live = l.live.Union(f.Live)
+}
+
+// refuses says why a release is not for the nodes of a group, which would be led to
+// it from what they have: for a hazard that blocks, and that nobody allows (rules
+// P9, P14). It is empty for one that may be rolled out.
+func (l *Loop) refuses(f *schema.Fleet, g *group, r *Release) string {
+	now := g.release()
+	if now == nil || sameContent(now, r) {
+		return "" // nobody is served yet, or it is on its way
+	}
+	var from schema.State
+	if g.Base != nil {
+		from.Acked = g.Base.Group.Snapshot
+	}
+	if g.Target != nil {
+		from.Maybe = g.Target.Group.Snapshot
+	}
+	path := l.opts.Plan(from, &schema.Target{
+		Group: r.Group.Name, Client: r.Group.Client, Commit: r.Commit, Snapshot: r.Group.Snapshot,
+		Drain: r.Group.Drain, Patience: l.opts.Patience,
+	})
+	_, hazards := planner.Prove(path, f.Live)
+	for _, h := range hazards {
+		if h.Severity == planner.Blocking && f.Allowed(r.Group.Name, h.Code, h.Key) == "" {
+			return fmt.Sprintf("%s: %s (%s); %s, or allow it there: allow: %q: \"why\"",
+				f.Provenance.Of(h.Key).Pos, h.Message, h.Code, h.WayOut, h.Code)
+		}
+	}
+	return ""
 }
 
 // proceed begins every rollout that may begin. A group without nodes is done at

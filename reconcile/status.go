@@ -54,7 +54,7 @@ const (
 	Halted      = "halted"      // a node said no, or nothing; see Halt
 	Waiting     = "waiting"     // the next commit waits; see Why
 	Unsupported = "unsupported" // the next commit asks for what this version cannot do
-	Frozen      = "frozen"      // the group's part of the newest commit does not compile: its nodes keep what they have
+	Frozen      = "frozen"      // the group's part of the newest commit does not compile, or has no safe path: its nodes keep what they have
 	Gone        = "gone"        // the newest commit does not name the group: its nodes keep what they have
 )
 
