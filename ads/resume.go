@@ -196,6 +196,10 @@ func (s *session) state() schema.State {
 // caller holds s.mu, and flushes and advances after.
 func (s *session) plan() {
 	s.path = s.srv.guide.Path(s.state(), s.target)
+	if s.blank {
+		// It may be led from something all the same, and is served that first.
+		s.maybe = s.maybe.Union(s.path.From)
+	}
 	s.at, s.blank = schema.Before, false
 	s.facts.StageAt = time.Now()
 	s.pace = pace{began: s.facts.StageAt}

@@ -35,8 +35,10 @@ type Event struct {
 	Group  string    `json:"group,omitempty"`
 	Node   string    `json:"node,omitempty"`
 	Commit string    `json:"commit,omitempty"`
-	By     string    `json:"by,omitempty"`
-	Words  string    `json:"words"`
+	// Rollout is the commit's number, if it has one.
+	Rollout Number `json:"rollout,omitzero"`
+	By      string `json:"by,omitempty"`
+	Words   string `json:"words"`
 }
 
 // eventLimit is how many events are kept for readers that were away.
@@ -117,6 +119,9 @@ func (l *Loop) record(st *Status) {
 	st.acts = l.ops.History
 	l.status.Store(st)
 	l.events.add(news)
+	for _, e := range news {
+		l.opts.Log.Debug("event", "kind", e.Kind, "group", e.Group, "node", e.Node, "commit", e.Commit, "words", e.Words)
+	}
 }
 
 // Changes lists what happened between two statuses, the first of which may be
@@ -143,6 +148,9 @@ func Changes(was, is *Status) []Event {
 			c.add(Event{Kind: EventRefused, Node: r.Node, Words: r.Why})
 		}
 	}
+	for i := range c.list {
+		c.list[i].Rollout = is.NumberOf(c.list[i].Commit)
+	}
 	return c.list
 }
 
@@ -157,7 +165,7 @@ func (c *changes) acts(was, is []Act) {
 	}
 	for _, a := range is {
 		if a.ID > last && a.By != "" {
-			c.add(Event{Kind: EventIntent, Group: a.Group, Commit: a.Commit, By: a.By, Words: a.Words})
+			c.add(Event{Kind: EventIntent, Group: a.Group, Commit: a.Commit, By: a.By, Words: a.What + ": " + a.Words})
 		}
 	}
 }
@@ -183,7 +191,7 @@ func (c *changes) group(was, is *GroupStatus) {
 	}
 	fresh := is.Target != "" && (is.Target != was.Target || !is.OpenedAt.Equal(was.OpenedAt))
 	if fresh {
-		words := "rollout begins"
+		words := "begins"
 		if is.Base != "" {
 			words += ", from " + abbreviated(is.Base)
 		}
@@ -203,7 +211,7 @@ func (c *changes) group(was, is *GroupStatus) {
 	case is.Halt != nil && (was.Halt == nil || !was.Halt.At.Equal(is.Halt.At) || was.Halt.Commit != is.Halt.Commit):
 		c.add(Event{Kind: EventHalted, Group: is.Name, Node: is.Halt.Node, Commit: is.Halt.Commit, Words: is.Halt.Text()})
 	case is.Target == "" && is.Base != "" && (was.Target != "" || !is.SettledAt.Equal(was.SettledAt)):
-		add(EventConverged, is.Base, fmt.Sprintf("converged, %d of %d nodes at target", is.AtTarget, is.Connected+is.Expected))
+		add(EventConverged, is.Base, fmt.Sprintf("%d of %d nodes at target", is.AtTarget, is.Connected+is.Expected))
 	}
 	quiet := is.State == RollingOut || is.State == Converged || is.State == Halted
 	if (is.State != was.State || is.Why != was.Why) && !quiet {
@@ -305,9 +313,11 @@ type Act struct {
 	What   string    `json:"what"` // a verb, or rollout, halted, converged
 	Group  string    `json:"group"`
 	Commit string    `json:"commit,omitempty"`
-	By     string    `json:"by,omitempty"` // empty: sluice itself
-	Nodes  int       `json:"nodes"`
-	Words  string    `json:"words"`
+	// Rollout is the commit's number, if it has one.
+	Rollout Number `json:"rollout,omitzero"`
+	By      string `json:"by,omitempty"` // empty: sluice itself
+	Nodes   int    `json:"nodes"`
+	Words   string `json:"words"` // without the verb
 }
 
 // actLimit bounds the history.
@@ -321,6 +331,7 @@ func (l *Loop) note(a Act) {
 		a.ID = l.ops.History[n-1].ID
 	}
 	a.ID++
+	a.Rollout = numberOf(l.ops.Rollouts, a.Commit)
 	// Readers may have what is there.
 	l.ops.History = append(slices.Clip(l.ops.History[max(0, len(l.ops.History)+1-actLimit):]), a)
 	l.unsaved = true

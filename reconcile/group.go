@@ -1,8 +1,10 @@
 package reconcile
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -104,12 +106,33 @@ func (g *group) inventory(name string, f *facts) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// Spent says where the time of a rollout went.
+// Spent says where the time of a rollout went. As JSON it is in seconds.
 type Spent struct {
-	Fetch   time.Duration `json:"fetch"`
-	Compile time.Duration `json:"compile"`
-	Plan    time.Duration `json:"plan"`
-	Push    time.Duration `json:"push"` // from the first response to the last ACK
+	Fetch, Compile, Plan time.Duration
+	Push                 time.Duration // from the first response to the last ACK
+}
+
+type spentSeconds struct {
+	Fetch   float64 `json:"fetch_seconds"`
+	Compile float64 `json:"compile_seconds"`
+	Plan    float64 `json:"plan_seconds"`
+	Push    float64 `json:"push_seconds"`
+}
+
+// MarshalJSON writes seconds, and says so in the names.
+func (s Spent) MarshalJSON() ([]byte, error) {
+	return json.Marshal(spentSeconds{s.Fetch.Seconds(), s.Compile.Seconds(), s.Plan.Seconds(), s.Push.Seconds()})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Spent) UnmarshalJSON(b []byte) error {
+	var in spentSeconds
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	of := func(seconds float64) time.Duration { return time.Duration(math.Round(seconds * float64(time.Second))) }
+	*s = Spent{of(in.Fetch), of(in.Compile), of(in.Plan), of(in.Push)}
+	return nil
 }
 
 // release is the newest that was given out.
@@ -136,7 +159,7 @@ func (g *group) desire(r *Release) {
 	now.Commit, now.Origins, now.Group = r.Commit, r.Origins, r.Group
 	g.edits++
 	if g.Halt != nil {
-		g.Halt = g.Halt.in(r)
+		g.Halt = g.Halt.in(r, g.Base)
 	}
 }
 
@@ -234,12 +257,23 @@ func (g *group) assign(patience time.Duration) *assignment {
 	}
 	t.Known = g.known(t)
 	a := &assignment{group: r.Group, gone: g.Gone, target: t}
-	if g.heldBack() && g.Base != nil {
-		// Of an earlier generation, so that nobody takes it for the target.
+	switch {
+	case g.Base == nil:
+	case g.Halt != nil:
+		// The target is in doubt. The base is of an earlier generation, so that
+		// nobody takes it for the target.
 		back := *t
 		back.Commit, back.Snapshot, back.Hold = g.Base.Commit, g.Base.Group.Snapshot, false
 		back.Generation--
 		a.fallback = &back
+	case g.pausedBy() != nil && g.Target != nil:
+		// Whoever comes back keeps what it was given so far, and whoever is new
+		// is given what all of them have in common (rules R1, R7).
+		t.Base = g.Base.Group.Snapshot
+	case g.pausedBy() != nil:
+		whole := *t
+		whole.Hold = false
+		a.fallback = &whole
 	}
 	return a
 }

@@ -22,7 +22,7 @@ type guide struct {
 
 	mu    sync.Mutex
 	paths map[pathKey]*schema.Path
-	spent map[rollout]time.Duration // on planning
+	spent map[turn]time.Duration // on planning
 }
 
 // assignments are the targets of all groups at one moment.
@@ -37,7 +37,9 @@ type assignment struct {
 	// waits is why there is no target.
 	waits  string
 	target *schema.Target
-	// fallback is what newcomers get while the target is halted: the base.
+	// fallback is what a session that begins is given in the place of a target
+	// that is held: while the group is halted the base, and while it is paused
+	// without a rollout the same, not held.
 	fallback *schema.Target
 }
 
@@ -47,7 +49,8 @@ type pathKey struct {
 	target       *schema.Target
 }
 
-type rollout struct {
+// turn is one generation of a group.
+type turn struct {
 	group      string
 	generation uint64
 }
@@ -57,22 +60,22 @@ type rollout struct {
 const pathLimit = 1024
 
 func newGuide(plan func(schema.State, *schema.Target) *schema.Path) *guide {
-	return &guide{plan: plan, paths: map[pathKey]*schema.Path{}, spent: map[rollout]time.Duration{}}
+	return &guide{plan: plan, paths: map[pathKey]*schema.Path{}, spent: map[turn]time.Duration{}}
 }
 
 func (g *guide) set(groups, waiting []assignment) {
 	byRank(groups)
 	byRank(waiting)
 	g.state.Store(&assignments{groups: groups, waiting: waiting})
-	given, open := map[*schema.Target]bool{}, map[rollout]bool{}
+	given, open := map[*schema.Target]bool{}, map[turn]bool{}
 	for _, a := range groups {
 		given[a.target], given[a.fallback] = true, true
-		open[rollout{a.group.Name, a.target.Generation}] = true
+		open[turn{a.group.Name, a.target.Generation}] = true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	maps.DeleteFunc(g.paths, func(k pathKey, _ *schema.Path) bool { return !given[k.target] })
-	maps.DeleteFunc(g.spent, func(k rollout, _ time.Duration) bool { return !open[k] })
+	maps.DeleteFunc(g.spent, func(k turn, _ time.Duration) bool { return !open[k] })
 }
 
 // byRank sorts groups by priority, the highest first. Of two that are equal one
@@ -118,8 +121,8 @@ type notYet string
 func (e notYet) Error() string        { return string(e) }
 func (e notYet) Is(target error) bool { return target == ads.ErrNotReady }
 
-// Admit gives a node the target of its group; while that is halted, the base, if
-// it is not on its way already.
+// Admit gives a node the target of its group; while that is held, perhaps the
+// fallback, if it is not on its way already.
 func (g *guide) Admit(node schema.Node, present *schema.Target) (*schema.Target, error) {
 	st := g.state.Load()
 	if st == nil {
@@ -162,8 +165,12 @@ func (g *guide) excludes(group string, node schema.Node) bool {
 	return err != nil || found == nil || found.group.Name != group
 }
 
-// Path plans once for all sessions in one state.
+// Path plans once for all sessions in one state. In a rollout that is paused a
+// session that holds nothing is one at the base, and is held there (rules R1, R7).
 func (g *guide) Path(from schema.State, to *schema.Target) *schema.Path {
+	if from.Blank && to.Hold && to.Base.Len() > 0 {
+		from = schema.State{Acked: to.Base}
+	}
 	key := pathKey{from.Acked.ID(), from.Maybe.ID(), from.Blank, to}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +179,7 @@ func (g *guide) Path(from schema.State, to *schema.Target) *schema.Path {
 	}
 	began := time.Now()
 	p := g.plan(from, to)
-	g.spent[rollout{to.Group, to.Generation}] += time.Since(began)
+	g.spent[turn{to.Group, to.Generation}] += time.Since(began)
 	if len(g.paths) >= pathLimit {
 		clear(g.paths)
 	}
@@ -189,5 +196,5 @@ func (g *guide) Step(p *schema.Path, at int, f *schema.Facts, now time.Time) sch
 func (g *guide) planning(group string, generation uint64) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.spent[rollout{group, generation}]
+	return g.spent[turn{group, generation}]
 }

@@ -77,7 +77,7 @@ func TestR4NackHaltsTheGroup(t *testing.T) {
 	if g.Why != `clusters refused: cluster v2: unknown lb policy` || g.Base != first || g.Target != second {
 		t.Errorf("the group is %+v", g)
 	}
-	if n := st.node("front-1"); n.Nack == nil || !strings.Contains(n.State, "refused") {
+	if n := st.node("front-1"); n.Nack == nil || n.State != NodeNacked || !strings.Contains(n.Why, "refused") {
 		t.Errorf("the node is %+v", n)
 	}
 
@@ -88,7 +88,7 @@ func TestR4NackHaltsTheGroup(t *testing.T) {
 	c.groups = "// a line more\n" + c.groups
 	third := r.merge(c)
 	good.holds("v1@10.0.0.9:80")
-	st = r.until("the held node", func(st *Status) bool { return st.node("front-2").State == "held" })
+	st = r.until("the held node", func(st *Status) bool { return strings.HasPrefix(st.node("front-2").Why, "held") })
 	if got := good.counts(); got[rds] != before[rds] || got[cds] != before[cds] {
 		t.Errorf("after the halt the other node was sent %v, before %v", got, before)
 	}
@@ -99,7 +99,7 @@ func TestR4NackHaltsTheGroup(t *testing.T) {
 
 	// A newcomer gets the base, and is not taken for one that is at target.
 	r.connect("front-3").sees("front → v1, v1@10.0.0.9:80")
-	st = r.until("the newcomer", func(st *Status) bool { return st.node("front-3").State == "done" })
+	st = r.until("the newcomer", func(st *Status) bool { return strings.HasPrefix(st.node("front-3").Why, "is at ") })
 	if g := st.group("front"); g.AtTarget != 0 || g.Done != 0 || st.node("front-3").Commit != first {
 		t.Errorf("a newcomer to a halted group is at %+v, its group %+v", st.node("front-3"), g)
 	}
@@ -174,7 +174,7 @@ func TestR6PruneIsADebt(t *testing.T) {
 	eventually(t, func() bool { return time.Since(began) > limit*3/4 }, func() string { return "no time passes" })
 	two.release(cds)
 	two.waitsWith(rds)
-	st := r.until("the first node's patience to end", func(st *Status) bool { return strings.HasPrefix(st.node("edge-1").State, "halt: no answer") })
+	st := r.until("the first node's patience to end", func(st *Status) bool { return strings.HasPrefix(st.node("edge-1").Why, "halt: no answer") })
 	if g := st.group("edge"); g.State != RollingOut || g.AtTarget != 1 {
 		t.Errorf("the group is %+v", g)
 	}
@@ -218,7 +218,7 @@ func TestR4AHaltedRevertHoldsToo(t *testing.T) {
 		t.Fatalf("the group is %+v", g)
 	}
 	good.release(rds)
-	r.until("the other to be held", func(st *Status) bool { return st.node("front-2").State == "held" })
+	r.until("the other to be held", func(st *Status) bool { return strings.HasPrefix(st.node("front-2").Why, "held") })
 	newcomer := r.connect("front-3")
 	newcomer.sees("front → v1, v1@10.0.0.1:80")
 }

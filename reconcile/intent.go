@@ -27,8 +27,9 @@ var Verbs = []string{Pause, Resume, Promote, Abort, Retry}
 type Intent struct {
 	Verb  string `json:"verb"`
 	Group string `json:"group,omitempty"` // "" is every group where it makes sense
-	// Commit is what the operator saw, or the first digits of it: groups that
-	// are about another are left alone.
+	// Commit is what the operator saw, or the first digits of it, or the number
+	// of its rollout: groups that are about another are left alone. The number
+	// may stand for Group too.
 	Commit string `json:"commit,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"` // say what it would do
 	By     string `json:"-"`
@@ -45,8 +46,10 @@ type Outcome struct {
 type GroupOutcome struct {
 	Group  string `json:"group"`
 	Commit string `json:"commit"` // that it is about
-	Nodes  int    `json:"nodes"`
-	Words  string `json:"words"`
+	// Rollout is the commit's number.
+	Rollout Number `json:"rollout,omitzero"`
+	Nodes   int    `json:"nodes"`
+	Words   string `json:"words"`
 }
 
 // IntentError says why an intent makes no sense now, and what does.
@@ -74,10 +77,12 @@ type Asked struct {
 	Parked *Parked `json:"parked,omitempty"`
 }
 
-// Operators is what they have asked of all groups, and what was done.
+// Operators is what they have asked of all groups, and what was done: by them, and
+// by the rollouts.
 type Operators struct {
-	Paused  *Mark `json:"paused,omitempty"`
-	History []Act `json:"history,omitempty"`
+	Paused   *Mark     `json:"paused,omitempty"`
+	History  []Act     `json:"history,omitempty"`
+	Rollouts []Rollout `json:"rollouts,omitempty"`
 }
 
 // asking is what a group remembers of intents, beside what is kept.
@@ -164,6 +169,10 @@ func (l *Loop) hear(a ask) {
 
 func (l *Loop) do(in Intent) (Outcome, error) {
 	out := Outcome{Verb: in.Verb, DryRun: in.DryRun, Groups: []GroupOutcome{}}
+	in, err := l.named(in)
+	if err != nil {
+		return out, err
+	}
 	names, err := l.meant(in)
 	if err != nil {
 		return out, err
@@ -177,7 +186,7 @@ func (l *Loop) do(in Intent) (Outcome, error) {
 			why = append(why, no)
 			continue
 		}
-		out.Groups = append(out.Groups, GroupOutcome{name, g.about(), l.size(name, g, f), words})
+		out.Groups = append(out.Groups, GroupOutcome{name, g.about(), numberOf(l.ops.Rollouts, g.about()), l.size(name, g, f), words})
 	}
 	if len(out.Groups) == 0 {
 		return out, &IntentError{strings.Join(why[:min(len(why), 3)], "; ")}
@@ -200,7 +209,7 @@ func (l *Loop) meant(in Intent) ([]string, error) {
 	all := sortedKeys(l.groups)
 	switch {
 	case in.Verb == Promote:
-		return nil, &IntentError{"nothing waits for a promotion: waves are not supported yet, and every group goes on by itself"}
+		return nil, &IntentError{"nothing waits for a promotion: every group is one wave, and goes on by itself"}
 	case !slices.Contains(Verbs, in.Verb):
 		return nil, &IntentError{fmt.Sprintf("unknown intent %q: want %s", in.Verb, strings.Join(Verbs, ", "))}
 	case len(all) == 0:
@@ -266,7 +275,7 @@ func (l *Loop) weigh(in Intent, name string, g *group) (words, no string) {
 		if by != nil && (!whole || l.ops.Paused != nil) {
 			return "", fmt.Sprintf("group %s is paused already, by %s", name, by.By)
 		}
-		return fmt.Sprintf("paused at %s: nothing new is served, endpoints go on", at), ""
+		return "nothing new is served, endpoints go on", ""
 	case Resume:
 		switch {
 		case by == nil:
@@ -274,7 +283,7 @@ func (l *Loop) weigh(in Intent, name string, g *group) (words, no string) {
 		case !whole && l.ops.Paused != nil:
 			return "", fmt.Sprintf("group %s is paused with all others, by %s: resume all of them", name, by.By)
 		}
-		return "resumed at " + at, ""
+		return "goes on at " + at, ""
 	}
 	if l.ops.Paused != nil || by != nil && in.Verb == Retry {
 		return "", fmt.Sprintf("group %s is paused by %s: resume first", name, by.By)

@@ -90,7 +90,7 @@ func TestR7PauseInMidRollout(t *testing.T) {
 	r.orders(Pause, "")
 	before := front.counts()
 	front.release(cds)
-	r.until("the node to be held", func(st *Status) bool { return st.node("front-1").State == "held" })
+	r.until("the node to be held", func(st *Status) bool { return st.node("front-1").Why == "held: paused by ann" })
 	if got := front.counts(); got[rds] != before[rds] {
 		t.Errorf("after the pause it was sent %v, before %v", got, before)
 	}
@@ -126,7 +126,7 @@ func TestR7PausedWithoutNodes(t *testing.T) {
 func TestR7Abort(t *testing.T) {
 	r, first := newRig(t, frontOnly("v1"))
 	r.senseless(Abort, "front", "undo that in Git, with git revert "+first[:7])
-	r.senseless(Promote, "", "waves are not supported yet")
+	r.senseless(Promote, "", "every group is one wave")
 	r.senseless(Retry, "front", "nothing to try again")
 	r.senseless(Pause, "bakc", `there is no group "bakc": there are front`)
 	one, two := r.connect("front-1"), r.connect("front-2")

@@ -230,6 +230,7 @@ func (l *Loop) pollOnce(ctx context.Context, last string) found {
 	if err != nil {
 		l.stats.PollErrors.Add(1)
 	}
+	l.opts.Log.Debug("polled", "commit", rev.Commit, "seconds", f.spent.Fetch.Seconds())
 	if err != nil || rev.Commit == last {
 		return f
 	}
@@ -240,6 +241,7 @@ func (l *Loop) pollOnce(ctx context.Context, last string) found {
 	if f.invalid != nil {
 		l.stats.Rejected.Add(1)
 	}
+	l.opts.Log.Debug("compiled", "commit", rev.Commit, "seconds", f.spent.Compile.Seconds())
 	return f
 }
 
@@ -280,6 +282,7 @@ func (l *Loop) take(f found) {
 	}
 	l.rejected = nil
 	l.spent = f.spent
+	l.enroll(f.rev, f.at)
 	l.desire(f.fleet)
 	l.proceed()
 }

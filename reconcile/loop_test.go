@@ -30,7 +30,7 @@ func TestFirstRollout(t *testing.T) {
 	if g := st.group("front"); g.State != Converged || g.Why != "" || g.Base != first || g.Target != "" {
 		t.Errorf("the group is %+v", g)
 	}
-	if n := st.node("front-1"); n.State != "done" || n.Commit != first || n.Group != "front" || n.Peer == "" {
+	if n := st.node("front-1"); n.State != NodeAtTarget || n.Commit != first || n.Group != "front" || n.Peer == "" {
 		t.Errorf("the node is %+v", n)
 	}
 }
@@ -75,7 +75,7 @@ func TestNothingToRollOut(t *testing.T) {
 	if g := st.group("front"); g.OpenedAt != was.OpenedAt || g.SettledAt != was.SettledAt {
 		t.Errorf("endpoints were a rollout: %+v", g)
 	}
-	if n := r.until("the new label", func(st *Status) bool { return st.node("front-1").Commit == third }).node("front-1"); n.State != "done" {
+	if n := r.until("the new label", func(st *Status) bool { return st.node("front-1").Commit == third }).node("front-1"); n.State != NodeAtTarget {
 		t.Errorf("the node is %+v", n)
 	}
 }
@@ -268,7 +268,7 @@ func TestASessionThatAsksForNothing(t *testing.T) {
 		g := st.group("front")
 		return g.State == Converged && g.Base == second
 	})
-	if n := st.node("front-odd"); n.State != "has asked for nothing yet" {
+	if n := st.node("front-odd"); n.Why != "has asked for nothing yet" {
 		t.Errorf("the node is %+v", n)
 	}
 }

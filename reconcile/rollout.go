@@ -29,9 +29,9 @@ func (l *Loop) desire(f *schema.Fleet) {
 			g = &group{asking: asking{ops: &l.ops}}
 			l.groups[f.Groups[i].Name] = g
 		}
-		r := &Release{Commit: f.Commit, Group: f.Groups[i], Origins: map[schema.Key]schema.Origin{}}
+		r := &Release{Commit: f.Commit, Group: f.Groups[i], Origins: map[schema.Key][]schema.Origin{}}
 		for res := range r.Group.Snapshot.All() {
-			if o := f.Provenance.Of(res.Key); o.Name != "" {
+			if o := wholes(f.Provenance[res.Key]); len(o) > 0 {
 				r.Origins[res.Key] = o
 			}
 		}
@@ -145,7 +145,7 @@ func (l *Loop) look() {
 		if g.Target != nil && g.Halt == nil {
 			changed = l.judge(name, g, f) || changed
 		} else if g.Target != nil {
-			if h := g.Halt.narrowed(f.sessions[name], g.Target); h != nil {
+			if h := g.Halt.narrowed(f.sessions[name], g.Target, g.Base); h != nil {
 				g.Halt, changed = h, true
 			}
 		}
@@ -172,8 +172,8 @@ func (l *Loop) judge(name string, g *group, f *facts) bool {
 		// nobody, unless it is refused (rule R6).
 		owes := s.Converged && s.Step.Cause != schema.Refused
 		if s.Step.Verdict == schema.Halt && s.Generation == g.Generation && !owes {
-			g.Halt = haltOf(s, g.Target, now)
 			l.stats.Halts.Add(1)
+			g.Halt = haltOf(s, g.Target, g.Base, now)
 			l.opts.Log.Error("rollout halted", "group", name, "commit", g.Target.Commit, "node", s.Node.ID, "why", g.Halt.Cause)
 			return true
 		}

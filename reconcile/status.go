@@ -20,11 +20,13 @@ type Status struct {
 	Source        SourceStatus    `json:"source"`
 	StoreError    string          `json:"store_error,omitempty"` // while set nothing new is served
 	Rejected      *Rejected       `json:"rejected,omitempty"`
+	Rollouts      []Rollout       `json:"rollouts"` // the newest last
 	Groups        []GroupStatus   `json:"groups"`
 	Nodes         []NodeStatus    `json:"nodes"`
 	Refused       []RefusedStatus `json:"refused,omitempty"`
 
 	acts     []Act
+	awaited  []Awaited
 	releases map[string][]Release
 	live     schema.Snapshot
 }
@@ -67,6 +69,11 @@ type GroupStatus struct {
 	Base   string        `json:"base,omitempty"`   // the commit that the group finished
 	Target string        `json:"target,omitempty"` // the commit under way
 	Next   string        `json:"next,omitempty"`   // the commit that waits
+	// Rollout is the number of the target's, or else of the base's; NextRollout
+	// that of the commit that waits.
+	Rollout     Number `json:"rollout,omitzero"`
+	NextRollout Number `json:"next_rollout,omitzero"`
+	Wave        Wave   `json:"wave"`
 	// Connected nodes; Expected are those that are not there and should be: they
 	// were before a restart, or went away in mid-rollout, or come from another
 	// group; AtTarget have accepted the newest commit's routes; Done owe no prune.
@@ -82,39 +89,27 @@ type GroupStatus struct {
 	Frozen    *Rejected     `json:"frozen,omitempty"` // the newest commit, which is not for this group
 	OpenedAt  time.Time     `json:"opened_at,omitzero"`
 	SettledAt time.Time     `json:"settled_at,omitzero"`
-	Spent     Spent         `json:"spent"` // nanoseconds
+	Spent     Spent         `json:"spent"`
 }
+
+// Wave is how far a group's rollout is through its waves. A group is one wave of
+// all its nodes.
+type Wave struct {
+	Index int `json:"index"` // the wave that is open, from 1
+	Count int `json:"count"`
+}
+
+// String is index/count.
+func (w Wave) String() string { return fmt.Sprintf("%d/%d", w.Index, w.Count) }
+
+// oneWave is all of a group at once.
+var oneWave = Wave{1, 1}
 
 // StageStatus counts the nodes that are through a stage of the rollout.
 type StageStatus struct {
 	Stage schema.StageKind `json:"stage"`
 	Acked int              `json:"acked"`
 	Of    int              `json:"of"` // nodes whose path has the stage
-}
-
-// NodeStatus is one connected node.
-type NodeStatus struct {
-	ID        string       `json:"id"`
-	Group     string       `json:"group"`
-	UserAgent string       `json:"user_agent,omitempty"`
-	Peer      string       `json:"peer"`
-	Commit    string       `json:"commit"` // that it is led to
-	Stage     string       `json:"stage,omitempty"`
-	State     string       `json:"state"`
-	Nack      *schema.Nack `json:"nack,omitempty"`
-	AckedAt   time.Time    `json:"acked_at,omitzero"`
-	Connected time.Time    `json:"connected"`
-}
-
-// refusedFor is how long a node is listed that was refused and has not come back:
-// longer than clients wait between two tries.
-const refusedFor = 5 * time.Minute
-
-// RefusedStatus is a node that no group takes, or two do.
-type RefusedStatus struct {
-	Node string    `json:"node"`
-	Why  string    `json:"why"`
-	At   time.Time `json:"at"`
 }
 
 // Status is the newest status. It does not change.
@@ -124,29 +119,13 @@ func (l *Loop) publish() {
 	f := l.facts()
 	st := &Status{
 		FormatVersion: StatusFormat, At: time.Now(), Source: l.source, StoreError: l.failing, Rejected: l.rejected,
-		Groups: []GroupStatus{}, Nodes: []NodeStatus{},
+		Rollouts: l.ops.Rollouts, Groups: []GroupStatus{}, Nodes: []NodeStatus{},
 	}
 	for name, g := range l.groups {
 		st.Groups = append(st.Groups, l.groupStatus(name, g, f, st.At))
 	}
 	slices.SortFunc(st.Groups, func(a, b GroupStatus) int { return strings.Compare(a.Name, b.Name) })
-	for _, rows := range f.sessions {
-		for _, s := range newest(rows) {
-			st.Nodes = append(st.Nodes, nodeStatus(s))
-			if g := l.groups[s.Group]; g != nil && s.Generation < g.written && g.Halt == nil {
-				if _, err := l.guide.Admit(s.Node, nil); err != nil {
-					st.Refused = append(st.Refused, RefusedStatus{s.Node.ID, err.Error() + "; it keeps what it has", st.At})
-				}
-			}
-		}
-	}
-	slices.SortFunc(st.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.ID, b.ID) })
-	for _, n := range f.nodes {
-		if n.Refusal != "" && st.At.Sub(n.SeenAt) < refusedFor {
-			st.Refused = append(st.Refused, RefusedStatus{n.ID, n.Refusal, n.SeenAt})
-		}
-	}
-	slices.SortFunc(st.Refused, func(a, b RefusedStatus) int { return strings.Compare(a.Node, b.Node) })
+	l.nodes(st, f)
 	l.record(st)
 }
 
@@ -155,7 +134,7 @@ func (l *Loop) groupStatus(name string, g *group, f *facts, now time.Time) Group
 	missing, until := g.missing(name, f, l.opts.Patience)
 	st := GroupStatus{
 		Name: name, Halt: g.Halt, Frozen: g.frozen, Connected: len(sessions), Expected: len(missing),
-		OpenedAt: g.opened, SettledAt: g.settled, Spent: g.spent,
+		OpenedAt: g.opened, SettledAt: g.settled, Spent: g.spent, Wave: oneWave,
 	}
 	if r := g.release(); r != nil {
 		st.Client = r.Group.Client
@@ -190,6 +169,7 @@ func (l *Loop) groupStatus(name string, g *group, f *facts, now time.Time) Group
 		st.Next = g.next.Commit
 		st.Client = g.next.Group.Client
 	}
+	st.Rollout, st.NextRollout = numberOf(l.ops.Rollouts, st.Goal()), numberOf(l.ops.Rollouts, st.Next)
 	return st
 }
 
@@ -249,18 +229,4 @@ func stages(sessions []*schema.SessionRow, generation uint64) []StageStatus {
 		}
 	}
 	return out
-}
-
-func nodeStatus(s *schema.SessionRow) NodeStatus {
-	n := NodeStatus{
-		ID: s.Node.ID, Group: s.Group, UserAgent: s.Node.UserAgent, Peer: s.Peer, Commit: s.Commit,
-		State: s.Step.String(), Nack: s.Nack, AckedAt: s.AckedAt, Connected: s.Connected,
-	}
-	if k, ok := s.Stage(); ok {
-		n.Stage = k.String()
-	}
-	if !s.Planned {
-		n.State = "has asked for nothing yet"
-	}
-	return n
 }

@@ -55,9 +55,11 @@ type GroupState struct {
 
 // Release is what one commit means for one group.
 type Release struct {
-	Commit  string
-	Group   schema.Group
-	Origins map[schema.Key]schema.Origin // of whole resources
+	Commit string
+	Group  schema.Group
+	// Origins are the lines that each resource was made from: the first is that
+	// of the whole, and others are of whole parts.
+	Origins map[schema.Key][]schema.Origin
 }
 
 // StoreError says that the store cannot be used, and what to do.
@@ -170,9 +172,9 @@ type (
 	// references that differ in what may dangle.
 	storedEntry struct {
 		schema.Key
-		Version schema.Version `json:"version"`
-		Refs    []schema.Ref   `json:"refs,omitempty"`
-		Origin  *schema.Origin `json:"origin,omitempty"`
+		Version schema.Version  `json:"version"`
+		Refs    []schema.Ref    `json:"refs,omitempty"`
+		Origins []schema.Origin `json:"origins,omitempty"`
 	}
 	storedBody struct {
 		Body   []byte `json:"body"`
@@ -270,10 +272,7 @@ func (w *writer) release(r *Release) *storedRelease {
 	}
 	out := &storedRelease{Commit: r.Commit, Group: r.Group}
 	for res := range r.Group.Snapshot.All() {
-		e := storedEntry{Key: res.Key, Version: res.Version, Refs: res.Refs}
-		if o, ok := r.Origins[res.Key]; ok {
-			e.Origin = &o
-		}
+		e := storedEntry{Key: res.Key, Version: res.Version, Refs: res.Refs, Origins: r.Origins[res.Key]}
 		out.Entries = append(out.Entries, e)
 		if res.Version != "" {
 			w.body(res)
@@ -419,11 +418,11 @@ func (r reader) release(s *storedRelease) (*Release, error) {
 	if s == nil {
 		return nil, nil
 	}
-	out := &Release{Commit: s.Commit, Group: s.Group, Origins: map[schema.Key]schema.Origin{}}
+	out := &Release{Commit: s.Commit, Group: s.Group, Origins: map[schema.Key][]schema.Origin{}}
 	var all []*schema.Resource
 	for _, e := range s.Entries {
-		if e.Origin != nil {
-			out.Origins[e.Key] = *e.Origin
+		if len(e.Origins) > 0 {
+			out.Origins[e.Key] = e.Origins
 		}
 		if e.Version == "" {
 			all = append(all, schema.NewLive(e.Key))

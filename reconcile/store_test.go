@@ -82,7 +82,7 @@ func drawSnapshot(live bool) *rapid.Generator[schema.Snapshot] {
 
 func drawRelease() *rapid.Generator[*Release] {
 	return rapid.Custom(func(t *rapid.T) *Release {
-		r := &Release{Commit: rapid.StringMatching("[0-9a-f]{40}").Draw(t, "commit"), Origins: map[schema.Key]schema.Origin{}}
+		r := &Release{Commit: rapid.StringMatching("[0-9a-f]{40}").Draw(t, "commit"), Origins: map[schema.Key][]schema.Origin{}}
 		r.Group = schema.Group{
 			Name: "g", Client: schema.Client(rapid.IntRange(0, 1).Draw(t, "client")), Priority: rapid.Int().Draw(t, "priority"),
 			Match:    schema.Match{ID: drawName().Draw(t, "id"), Metadata: map[string]string{"k": drawName().Draw(t, "v")}},
@@ -93,7 +93,7 @@ func drawRelease() *rapid.Generator[*Release] {
 		}
 		for res := range r.Group.Snapshot.All() {
 			if rapid.Bool().Draw(t, "known") {
-				r.Origins[res.Key] = schema.Origin{Kind: "service", Name: res.Name, Field: "f", Pos: schema.Pos{File: "a.cue", Line: 3, Col: 4}}
+				r.Origins[res.Key] = []schema.Origin{{Kind: "service", Name: res.Name, Field: "f", Pos: schema.Pos{File: "a.cue", Line: 3, Col: 4}}}
 			}
 		}
 		return r
@@ -109,6 +109,9 @@ func drawState() *rapid.Generator[State] {
 	}
 	return rapid.Custom(func(t *rapid.T) State {
 		st := State{Groups: map[string]GroupState{}, Live: drawSnapshot(true).Draw(t, "live")}
+		for i := range rapid.IntRange(0, 2).Draw(t, "rollouts") {
+			st.Rollouts = append(st.Rollouts, Rollout{Number: Number(i + 7), Commit: drawName().Draw(t, "commit"), At: started})
+		}
 		for _, name := range rapid.SliceOfNDistinct(drawName(), 0, 3, rapid.ID).Draw(t, "groups") {
 			g := GroupState{Generation: rapid.Uint64().Draw(t, "generation"), Base: maybe(t, "base"), Target: maybe(t, "target"), Gone: rapid.Bool().Draw(t, "gone")}
 			g.Trail = rapid.SliceOfN(drawRelease(), 0, 2).Draw(t, "trail")
@@ -200,7 +203,7 @@ func storedMesh(n int) State {
 		all = append(all, schema.NewResource(k, []schema.Ref{{Key: e, Edge: schema.Child}}, bytes.Repeat([]byte(k.Name), 20)), schema.NewLive(e))
 		live = append(live, schema.NewResource(e, nil, []byte("10.0.0.1")))
 	}
-	r := &Release{Commit: "c1", Group: schema.Group{Name: "g", Snapshot: schema.SnapshotOf(all...)}, Origins: map[schema.Key]schema.Origin{}}
+	r := &Release{Commit: "c1", Group: schema.Group{Name: "g", Snapshot: schema.SnapshotOf(all...)}, Origins: map[schema.Key][]schema.Origin{}}
 	return State{Groups: map[string]GroupState{"g": {Generation: 1, Base: r}}, Live: schema.SnapshotOf(live...)}
 }
 
