@@ -56,6 +56,9 @@ func nodeState(s *schema.SessionRow, g *GroupStatus) (state, why string) {
 	case s.Nack != nil:
 		return NodeNacked, fmt.Sprintf("%s refused: %s", s.Nack.Type, strings.Join(strings.Fields(s.Nack.Words), " "))
 	case g != nil && s.Converged && s.Commit == g.Goal():
+		if s.Step.Verdict == schema.Halt {
+			return NodeAtTarget, s.Step.String() // of a prune, which holds up nobody
+		}
 		return NodeAtTarget, ""
 	case !s.Planned:
 		return NodeBehind, "has asked for nothing yet"
@@ -79,11 +82,12 @@ func (g *GroupStatus) Goal() string {
 
 // Group is the status of a group, or nil.
 func (st *Status) Group(name string) *GroupStatus {
-	i, ok := slices.BinarySearchFunc(st.Groups, name, func(g GroupStatus, name string) int { return strings.Compare(g.Name, name) })
-	if !ok {
-		return nil
+	for i := range st.Groups {
+		if st.Groups[i].Name == name {
+			return &st.Groups[i]
+		}
 	}
-	return &st.Groups[i]
+	return nil
 }
 
 // Awaited is a node that was connected before a restart and has not come back.
@@ -109,9 +113,10 @@ type RefusedStatus struct {
 
 // nodes adds to a status what it says of nodes. Its groups are there.
 func (l *Loop) nodes(st *Status, f *facts) {
-	for _, rows := range f.sessions {
+	for name, rows := range f.sessions {
+		in := st.Group(name)
 		for _, s := range newest(rows) {
-			st.Nodes = append(st.Nodes, nodeStatus(s, st.Group(s.Group)))
+			st.Nodes = append(st.Nodes, nodeStatus(s, in))
 			if g := l.groups[s.Group]; g != nil && s.Generation < g.written && g.Halt == nil {
 				if _, err := l.guide.Admit(s.Node, nil); err != nil {
 					st.Refused = append(st.Refused, RefusedStatus{s.Node.ID, err.Error() + "; it keeps what it has", st.At})

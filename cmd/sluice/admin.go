@@ -69,11 +69,18 @@ type adminError struct {
 	Error string `json:"error"`
 }
 
+// source is what is known of the repository, before a poll too.
+func (a *admin) source() reconcile.SourceStatus {
+	s := a.loop.Status().Source
+	if s.URL == "" {
+		s.URL, s.Branch = a.cfg.Repo, a.cfg.Branch
+	}
+	return s
+}
+
 func (a *admin) status(w http.ResponseWriter, r *http.Request) {
 	st := *a.loop.Status()
-	if st.Source.URL == "" {
-		st.Source.URL, st.Source.Branch = a.cfg.Repo, a.cfg.Branch
-	}
+	st.Source = a.source()
 	switch nodes := r.URL.Query().Get("nodes"); nodes {
 	case "", "all":
 	case "none":
@@ -85,9 +92,16 @@ func (a *admin) status(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, st)
 }
 
+// syncDocument is the answer to POST /v1/sync.
+type syncDocument struct {
+	FormatVersion string                 `json:"format_version"`
+	Before        reconcile.SourceStatus `json:"before"` // the source as it was when the poll was asked for
+}
+
 func (a *admin) sync(w http.ResponseWriter, _ *http.Request) {
+	doc := syncDocument{reconcile.StatusFormat, a.source()}
 	a.loop.Sync()
-	w.WriteHeader(http.StatusAccepted)
+	answer(w, http.StatusAccepted, doc)
 }
 
 func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {

@@ -8,79 +8,49 @@ import (
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// known names the resources behind the versions that the ledger has of a session.
-// A version is of a set: that of a release of the group, or of what lies between
-// two, as far as the client follows its references.
+// known is what a session is led to, and where that comes from.
 type known struct {
 	releases []reconcile.Release
 	live     schema.Snapshot
-	between  []schema.Snapshot
 	wildcard [schema.NumTypes]bool
 	roots    []string // the listeners that the client asked for by name
 	goal     schema.Snapshot
 	newest   *reconcile.Release // that goal is of
+	base     *reconcile.Release // what its group finished last
 }
 
 func newKnown(st *reconcile.Status, s *schema.SessionRow, types []*schema.TypeRow) *known {
 	k := &known{}
 	k.releases, k.live = st.Releases(s.Group)
-	for i := range k.releases {
-		snap := k.releases[i].Group.Snapshot
-		k.between = append(k.between, snap)
-		if k.releases[i].Commit == s.Commit {
-			k.goal, k.newest = snap, &k.releases[i]
+	aims := []string{s.Commit}
+	g := st.Group(s.Group)
+	if g != nil {
+		aims = append(aims, g.Goal())
+	}
+	for _, commit := range aims {
+		if r := k.release(commit); r != nil {
+			k.goal, k.newest = r.Group.Snapshot, r
 		}
 	}
-	for _, a := range slices.Clone(k.between) {
-		for _, b := range k.between[:len(k.releases)] {
-			if !a.Equal(b) {
-				k.between = append(k.between, a.Union(b))
-			}
-		}
-	}
-	if g := groupOf(st, s.Group); g != nil {
-		for i := range k.releases {
-			if k.releases[i].Commit == goal(g) {
-				k.goal, k.newest = k.releases[i].Group.Snapshot, &k.releases[i]
-			}
-		}
+	if g != nil {
+		k.base = k.release(g.Base)
 	}
 	for _, row := range types {
 		k.wildcard[row.Type] = row.Wildcard
-	}
-	for _, row := range types {
 		if row.Type == schema.Listeners && !row.Wildcard {
-			if set, ok := k.find(row, row.Acked, row.Held); ok {
-				k.roots = namesOf(set)
-			}
+			k.roots = namesOf(row.ServedSet)
 		}
 	}
 	return k
 }
 
-// find looks for the set of a version. held is its size, or -1.
-func (k *known) find(row *schema.TypeRow, v schema.Version, held int) (schema.Set, bool) {
-	if v == (schema.Set{}).Version() || v == "" {
-		return schema.Set{}, held <= 0
-	}
-	for _, snap := range k.between {
-		whole := k.bodies(snap.Of(row.Type), row.Type)
-		if whole.Version() == v {
-			return whole, true
-		}
-		if part := k.bodies(k.follows(snap)[row.Type], row.Type); part.Version() == v {
-			return part, true
-		}
-		if held != 1 {
-			continue
-		}
-		for r := range whole.All() {
-			if one := schema.SetOf(r); one.Version() == v {
-				return one, true
-			}
+func (k *known) release(commit string) *reconcile.Release {
+	for i := range k.releases {
+		if k.releases[i].Commit == commit {
+			return &k.releases[i]
 		}
 	}
-	return schema.Set{}, false
+	return nil
 }
 
 // desired is what the session will hold of a type at the end.
@@ -137,17 +107,29 @@ func (k *known) follows(snap schema.Snapshot) [schema.NumTypes]schema.Set {
 
 // origin is the line that made a resource, in the newest release if that has it.
 func (k *known) origin(key schema.Key) *schema.Origin {
+	var all []schema.Origin
 	if k.newest != nil {
-		if o, ok := k.newest.Origins[key]; ok {
-			return &o
-		}
+		all = k.newest.Origins[key]
 	}
-	for i := range k.releases {
-		if o, ok := k.releases[i].Origins[key]; ok {
-			return &o
-		}
+	for i := 0; len(all) == 0 && i < len(k.releases); i++ {
+		all = k.releases[i].Origins[key]
 	}
-	return nil
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[0]
+}
+
+// blame finds the lines that a refusal is about: those of the halt, if it is the
+// same.
+func (k *known) blame(n *schema.Nack, g *reconcile.GroupStatus) []schema.Origin {
+	if h := g.Halt; h != nil && h.Nack != nil && h.Nack.At.Equal(n.At) {
+		return h.Origins
+	}
+	if k.newest == nil {
+		return nil
+	}
+	return k.newest.Blame(n, k.base)
 }
 
 func namesOf(set schema.Set) []string {

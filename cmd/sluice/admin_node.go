@@ -46,20 +46,17 @@ type sessionStage struct {
 
 // nodeType is one type of a session: three versions, of sets of resources.
 type nodeType struct {
-	Type     schema.Type    `json:"type"`
-	Acked    schema.Version `json:"acked"`   // what the client accepted
-	Served   schema.Version `json:"served"`  // of the newest response
-	Desired  schema.Version `json:"desired"` // at the end of the rollout
-	State    string         `json:"state"`
-	Names    int            `json:"names"`    // asked for by name
-	Wildcard bool           `json:"wildcard"` // asks for everything
-	Held     int            `json:"held"`     // resources acknowledged
-	SentAt   time.Time      `json:"sent_at,omitzero"`
-	AckedAt  time.Time      `json:"acked_at,omitzero"`
-	Nack     *schema.Nack   `json:"nack,omitempty"`
-	// Known is set if the acknowledged set is one that the server can name the
-	// resources of.
-	Known     bool           `json:"known"`
+	Type      schema.Type    `json:"type"`
+	Acked     schema.Version `json:"acked"`   // what the client accepted
+	Served    schema.Version `json:"served"`  // of the newest response
+	Desired   schema.Version `json:"desired"` // at the end of the rollout
+	State     string         `json:"state"`
+	Names     int            `json:"names"`    // asked for by name
+	Wildcard  bool           `json:"wildcard"` // asks for everything
+	Held      int            `json:"held"`     // resources acknowledged
+	SentAt    time.Time      `json:"sent_at,omitzero"`
+	AckedAt   time.Time      `json:"acked_at,omitzero"`
+	Nack      *schema.Nack   `json:"nack,omitempty"`
 	Resources []nodeResource `json:"resources"`
 }
 
@@ -69,7 +66,9 @@ type nodeResource struct {
 	Acked   schema.Version `json:"acked,omitempty"`
 	Served  schema.Version `json:"served,omitempty"`
 	Desired schema.Version `json:"desired,omitempty"`
-	Origin  *schema.Origin `json:"origin,omitempty"`
+	// State is in the words of the type's: why it is not as it should be.
+	State  string         `json:"state"`
+	Origin *schema.Origin `json:"origin,omitempty"` // the line of the whole of it
 	// Changes lead from what was acknowledged to what is desired.
 	Changes []resourceChange `json:"changes,omitempty"`
 }
@@ -87,6 +86,10 @@ func (a *admin) node(w http.ResponseWriter, r *http.Request) {
 	nodes := view.Nodes()
 	i := slices.IndexFunc(nodes, func(n *schema.NodeRow) bool { return n.ID == id })
 	if i < 0 {
+		if j := slices.IndexFunc(st.Awaited(), func(n reconcile.Awaited) bool { return n.ID == id }); j >= 0 {
+			answer(w, http.StatusOK, nodeDocument{FormatVersion: reconcile.StatusFormat, Seq: st.Seq, nodeRow: awaitedRow(&st.Awaited()[j]), Sessions: []nodeSession{}})
+			return
+		}
 		var known []string
 		for _, n := range nodes {
 			known = append(known, n.ID)
@@ -102,12 +105,12 @@ func (a *admin) node(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	slices.Reverse(sessions)
-	var newest *schema.SessionRow
-	if len(sessions) > 0 {
-		newest = sessions[0]
+	var newest *reconcile.NodeStatus
+	if j := slices.IndexFunc(st.Nodes, func(n reconcile.NodeStatus) bool { return n.ID == id }); j >= 0 {
+		newest = &st.Nodes[j]
 	}
 	doc := nodeDocument{
-		FormatVersion: reconcile.StatusFormat, Seq: st.Seq, nodeRow: rowOf(st, n, newest),
+		FormatVersion: reconcile.StatusFormat, Seq: st.Seq, nodeRow: rowOf(n, newest),
 		Cluster: n.Cluster, Zone: n.Zone, Metadata: n.Metadata, Sessions: []nodeSession{},
 	}
 	for _, s := range sessions {
@@ -128,28 +131,13 @@ func sessionOf(st *reconcile.Status, s *schema.SessionRow, types []*schema.TypeR
 		doc.Stages = append(doc.Stages, sessionStage{k, s.Through(i)})
 	}
 	known := newKnown(st, s, types)
-	if g := groupOf(st, s.Group); s.Nack != nil && g != nil {
+	if g := st.Group(s.Group); s.Nack != nil && g != nil {
 		doc.Origins = known.blame(s.Nack, g)
 	}
 	for _, row := range types {
 		doc.Types = append(doc.Types, known.typeOf(row))
 	}
 	return doc
-}
-
-// blame finds the lines that a refusal is about: those of the halt, if it is the
-// same, or else of all that was new to the client.
-func (k *known) blame(n *schema.Nack, g *reconcile.GroupStatus) []schema.Origin {
-	if h := g.Halt; h != nil && h.Nack != nil && h.Nack.At.Equal(n.At) {
-		return h.Origins
-	}
-	var out []schema.Origin
-	for _, name := range n.Names {
-		if o := k.origin(schema.Key{Type: n.Type, Name: name}); o != nil {
-			out = append(out, *o)
-		}
-	}
-	return out
 }
 
 // mostChanges bounds what is shown of one resource.
@@ -160,10 +148,8 @@ func (k *known) typeOf(row *schema.TypeRow) nodeType {
 		Type: row.Type, Acked: row.Acked, Served: row.Served, Names: row.Names, Wildcard: row.Wildcard, Held: row.Held,
 		SentAt: row.SentAt, AckedAt: row.AckedAt, Nack: row.Nack, Resources: []nodeResource{},
 	}
-	acked, found := k.find(row, row.Acked, row.Held)
-	served, _ := k.find(row, row.Served, -1)
-	desired := k.desired(row.Type)
-	doc.Known, doc.Desired = found, desired.Version()
+	acked, served, desired := row.AckedSet, row.ServedSet, k.desired(row.Type)
+	doc.Desired = desired.Version()
 	doc.State = typeState(row, doc.Desired)
 	names := map[string]bool{}
 	for _, set := range []schema.Set{acked, served, desired} {
@@ -174,7 +160,8 @@ func (k *known) typeOf(row *schema.TypeRow) nodeType {
 	for _, name := range sortedNames(names) {
 		a, s, d := acked.Get(name), served.Get(name), desired.Get(name)
 		res := nodeResource{Name: name, Acked: versionOf(a), Served: versionOf(s), Desired: versionOf(d), Origin: k.origin(schema.Key{Type: row.Type, Name: name})}
-		if found && res.Acked != res.Desired && row.Type != schema.Secrets {
+		res.State = resourceState(row, &res)
+		if res.Acked != res.Desired && row.Type != schema.Secrets {
 			res.Changes = changesOf(a, d)
 		}
 		doc.Resources = append(doc.Resources, res)
@@ -189,6 +176,24 @@ func versionOf(r *schema.Resource) schema.Version {
 	return r.Version
 }
 
+// resourceState is typeState for one resource.
+func resourceState(row *schema.TypeRow, r *nodeResource) string {
+	switch {
+	case r.Acked == r.Desired:
+		return "acked"
+	case row.Nack != nil && slices.Contains(row.Nack.Names, r.Name):
+		return "nacked"
+	case r.Acked == r.Served:
+		return "later stage"
+	case row.Ignored:
+		return "ignored"
+	case row.InFlight:
+		return "unacked"
+	}
+	return "pending"
+}
+
+// typeState says of a type where it is on the way to what is desired.
 func typeState(row *schema.TypeRow, desired schema.Version) string {
 	switch {
 	case row.Nack != nil:

@@ -13,18 +13,6 @@ import (
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// Conditions of a node.
-const (
-	nodeNacked       = "nacked"       // refuses something
-	nodeBehind       = "behind"       // on its way
-	nodeDisconnected = "disconnected" // was seen since the server started
-	nodeRefused      = "refused"      // no group takes it, or two do
-	nodeAtTarget     = "at-target"    // has accepted its group's newest routes
-)
-
-// conditions are in the order in which they ask for attention.
-var conditions = []string{nodeNacked, nodeRefused, nodeBehind, nodeDisconnected, nodeAtTarget}
-
 // nodesDocument is the answer to GET /v1/nodes.
 type nodesDocument struct {
 	FormatVersion string    `json:"format_version"`
@@ -37,7 +25,7 @@ type nodesDocument struct {
 type nodeRow struct {
 	ID        string       `json:"id"`
 	Group     string       `json:"group,omitempty"`
-	Condition string       `json:"condition"`
+	State     string       `json:"state"`
 	Why       string       `json:"why,omitempty"` // it is not at target
 	Commit    string       `json:"commit,omitempty"`
 	Stage     string       `json:"stage,omitempty"`
@@ -46,6 +34,7 @@ type nodeRow struct {
 	Nack      *schema.Nack `json:"nack,omitempty"`
 	AckedAt   time.Time    `json:"acked_at,omitzero"`
 	SeenAt    time.Time    `json:"seen_at,omitzero"` // last connect or disconnect
+	Twins     []string     `json:"twins,omitempty"`  // hosts that share the id, and must not
 }
 
 // nodesQuery is which nodes are asked for.
@@ -58,8 +47,8 @@ type nodesQuery struct {
 func readNodesQuery(r *http.Request) (nodesQuery, error) {
 	v := r.URL.Query()
 	q := nodesQuery{group: v.Get("group"), state: v.Get("state"), text: strings.ToLower(v.Get("q"))}
-	if q.state != "" && !slices.Contains(conditions, q.state) {
-		return q, fmt.Errorf("state=%s: want %s", q.state, strings.Join(conditions, ", "))
+	if q.state != "" && !slices.Contains(reconcile.NodeStates, q.state) {
+		return q, fmt.Errorf("state=%s: want %s", q.state, strings.Join(reconcile.NodeStates, ", "))
 	}
 	switch s := v.Get("sort"); s {
 	case "", "id":
@@ -85,14 +74,14 @@ func (a *admin) nodes(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	st := a.loop.Status()
-	if q.group != "" && groupOf(st, q.group) == nil {
+	if q.group != "" && st.Group(q.group) == nil {
 		answer(w, http.StatusNotFound, adminError{fmt.Sprintf("there is no group %q: there are %s", q.group, groupNames(st))})
 		return
 	}
 	rows := slices.DeleteFunc(a.rows(st), func(n nodeRow) bool { return !q.takes(&n) })
 	if q.trouble {
 		slices.SortStableFunc(rows, func(a, b nodeRow) int {
-			return cmp.Compare(slices.Index(conditions, a.Condition), slices.Index(conditions, b.Condition))
+			return cmp.Compare(slices.Index(reconcile.NodeStates, a.State), slices.Index(reconcile.NodeStates, b.State))
 		})
 	}
 	doc := nodesDocument{FormatVersion: reconcile.StatusFormat, Seq: st.Seq, Total: len(rows), Nodes: rows}
@@ -103,74 +92,54 @@ func (a *admin) nodes(w http.ResponseWriter, r *http.Request) {
 }
 
 func (q *nodesQuery) takes(n *nodeRow) bool {
-	return (q.group == "" || n.Group == q.group) && (q.state == "" || n.Condition == q.state) &&
-		(q.text == "" || strings.Contains(strings.ToLower(n.ID+" "+n.Condition+" "+n.Why), q.text))
+	return (q.group == "" || n.Group == q.group) && (q.state == "" || n.State == q.state) &&
+		(q.text == "" || strings.Contains(strings.ToLower(n.ID+" "+n.State+" "+n.Why), q.text))
 }
 
-// rows lists every node that was seen since the server started, by id.
+// rows lists every node that was seen since the server started, or is awaited, by
+// id.
 func (a *admin) rows(st *reconcile.Status) []nodeRow {
-	view := a.loop.Server().View()
-	newest := map[string]*schema.SessionRow{}
-	for _, s := range view.Sessions() {
-		newest[s.Node.ID] = s
+	newest := map[string]*reconcile.NodeStatus{}
+	for i := range st.Nodes {
+		newest[st.Nodes[i].ID] = &st.Nodes[i]
 	}
 	rows := []nodeRow{}
-	for _, n := range view.Nodes() {
-		rows = append(rows, rowOf(st, n, newest[n.ID]))
+	for _, n := range a.loop.Server().View().Nodes() {
+		rows = append(rows, rowOf(n, newest[n.ID]))
 	}
+	for i := range st.Awaited() {
+		rows = append(rows, awaitedRow(&st.Awaited()[i]))
+	}
+	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.ID, b.ID) })
 	return rows
 }
 
-func rowOf(st *reconcile.Status, n *schema.NodeRow, s *schema.SessionRow) nodeRow {
-	row := nodeRow{ID: n.ID, Group: n.Group, UserAgent: n.UserAgent, SeenAt: n.SeenAt}
+// rowOf is a node by what the ledger has of it, and the status of its newest
+// session if there is one.
+func rowOf(n *schema.NodeRow, s *reconcile.NodeStatus) nodeRow {
+	row := nodeRow{ID: n.ID, Group: n.Group, UserAgent: n.UserAgent, SeenAt: n.SeenAt, Twins: n.Twins}
 	switch {
 	case n.Refusal != "":
-		row.Condition, row.Why = nodeRefused, n.Refusal
+		row.State, row.Why = reconcile.NodeRefused, n.Refusal+"; last seen "+clock(n.SeenAt)
 		return row
-	case s == nil:
-		row.Condition, row.Why = nodeDisconnected, "no session since "+n.SeenAt.Format(time.TimeOnly)
+	case s == nil && n.Sessions > 0:
+		row.State, row.Why = reconcile.NodeBehind, "has asked for nothing yet"
+		return row
+	case s == nil || n.Sessions == 0:
+		row.State, row.Why = reconcile.NodeDisconnected, "no session since "+clock(n.SeenAt)
 		return row
 	}
 	row.Group, row.Commit, row.Peer, row.Nack, row.AckedAt = s.Group, s.Commit, s.Peer, s.Nack, s.AckedAt
-	if k, ok := s.Stage(); ok {
-		row.Stage = k.String()
-	}
-	g := groupOf(st, s.Group)
-	switch {
-	case s.Nack != nil:
-		row.Condition, row.Why = nodeNacked, fmt.Sprintf("%s refused: %s", s.Nack.Type, oneLine(s.Nack.Words))
-	case g != nil && s.Converged && s.Commit == goal(g):
-		row.Condition = nodeAtTarget
-	default:
-		row.Condition, row.Why = nodeBehind, whyBehind(s, g)
+	row.Stage, row.State, row.Why = s.Stage, s.State, s.Why
+	if len(n.Twins) > 1 {
+		row.Why = strings.TrimPrefix(row.Why+"; two nodes use this id, at "+strings.Join(n.Twins, " and ")+": give each its own", "; ")
 	}
 	return row
 }
 
-// goal is the commit that a group's nodes should be at.
-func goal(g *reconcile.GroupStatus) string { return cmp.Or(g.Target, g.Base) }
-
-func whyBehind(s *schema.SessionRow, g *reconcile.GroupStatus) string {
-	switch {
-	case !s.Planned:
-		return "has asked for nothing yet"
-	case s.Step.Cause == schema.Held && g != nil && g.Paused != nil:
-		return "held: paused by " + g.Paused.By
-	case s.Step.Cause == schema.Held && g != nil && g.Halt != nil:
-		return "held: its group is halted by " + g.Halt.Node
-	case s.Step.Verdict == schema.Done && g != nil:
-		return fmt.Sprintf("is at %s: its group is %s", short(s.Commit), g.State)
-	}
-	return s.Step.String()
-}
-
-func groupOf(st *reconcile.Status, name string) *reconcile.GroupStatus {
-	for i := range st.Groups {
-		if st.Groups[i].Name == name {
-			return &st.Groups[i]
-		}
-	}
-	return nil
+// awaitedRow is a node that was connected before a restart, and is not yet back.
+func awaitedRow(n *reconcile.Awaited) nodeRow {
+	return nodeRow{ID: n.ID, Group: n.Group, State: reconcile.NodeDisconnected, Why: "was connected before the restart; waited for until " + clock(n.Until)}
 }
 
 func groupNames(st *reconcile.Status) string {

@@ -131,13 +131,10 @@ func TestAdminAPI(t *testing.T) {
 func wantRefusal(t *testing.T, n *nodeDocument) {
 	t.Helper()
 	s := n.Sessions[0]
-	if n.Condition != nodeNacked || s.Nack == nil || s.Nack.Words != "virtual host 'shop' is no good" || len(s.Origins) == 0 || s.Origins[0].Pos.File != "shop.cue" {
+	if n.State != reconcile.NodeNacked || s.Nack == nil || s.Nack.Words != "virtual host 'shop' is no good" || len(s.Origins) == 0 || s.Origins[0].Pos.File != "shop.cue" {
 		t.Errorf("the node is %+v", n)
 	}
 	for _, row := range s.Types {
-		if !row.Known {
-			t.Errorf("the %s that were acknowledged are not known: %+v", row.Type, row)
-		}
 		if row.Type != schema.Routes {
 			continue
 		}
@@ -238,7 +235,7 @@ func TestOperatorsBadInput(t *testing.T) {
 		{"pause egde --yes", `error: there is no group "egde": there are edge`},
 		{"pause", "error: nobody is there to ask, as stdin is no terminal: give --yes"},
 		{"resume edge --yes", "error: group edge is not paused"},
-		{"promote --yes", "error: nothing waits for a promotion: waves are not supported yet, and every group goes on by itself"},
+		{"promote --yes", "error: nothing waits for a promotion: every group is one wave, and goes on by itself"},
 		{"abort --yes", "error: group edge has finished " + first[:7] + ": undo that in Git, with git revert " + first[:7]},
 		{"retry edge --yes", "error: group edge is neither halted nor parked: there is nothing to try again"},
 		{"retry --commit 0000000 --yes", "error: no group is at commit 0000000: look again"},
@@ -276,14 +273,14 @@ func TestIntentCommands(t *testing.T) {
 		}
 		return out.String()
 	}
-	wants(t, ask("\n", "pause", "edge"), `^edge at [0-9a-f]{7}, 0 nodes: paused at`, `^pause 1 group, 0 nodes\? \[y/N\] nothing was done$`)
-	wants(t, ask("y\n", "pause", "edge"), `^edge +[0-9a-f]{7} +0 +paused at`)
+	wants(t, ask("\n", "pause", "edge"), `^edge at [0-9a-f]{7}, 0 nodes: nothing new is served`, `^pause 1 group, 0 nodes\? \[y/N\] nothing was done$`)
+	wants(t, ask("y\n", "pause", "edge"), `^edge +r-1 +[0-9a-f]{7} +0 +nothing new is served`)
 	f.shift(50, 50)
 	await(t, `^edge .*paused`, "status", "--server", f.socket)
 	wants(t, ask("", "resume", "--yes", "-o", "yaml"), `^verb: resume$`, `^  - group: edge$`)
 	await(t, `^edge .*converged`, "status", "--server", f.socket)
 	name := userName(uint32(os.Getuid()))
-	wants(t, cli(t, 0, "history", "--server", f.socket), `^\S+ \S+ +edge +[0-9a-f]{7} +0 +`+name+` +pause: `, ` +- +converged, `)
+	wants(t, cli(t, 0, "history", "--server", f.socket), `^\S+ \S+ +r-1 +[0-9a-f]{7} +edge +0 +`+name+` +pause +nothing new is served, endpoints go on$`, ` +- +converged +0 of 0 nodes at target$`)
 }
 
 // A server that is older has no such path, and one that speaks another format says

@@ -86,6 +86,19 @@ func (c *adminClient) history(ctx context.Context) (*historyDocument, error) {
 	return &doc, c.sameFormat(doc.FormatVersion)
 }
 
+// sync asks for a poll. It does not wait for its end.
+func (c *adminClient) sync(ctx context.Context) (*syncDocument, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/sync", nil)
+	if err != nil {
+		return nil, err
+	}
+	var doc syncDocument
+	if err := c.read(body, &doc); err != nil {
+		return nil, err
+	}
+	return &doc, c.sameFormat(doc.FormatVersion)
+}
+
 // intend asks for an intent.
 func (c *adminClient) intend(ctx context.Context, in reconcile.Intent) (*reconcile.Outcome, error) {
 	data, err := json.Marshal(in)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +16,8 @@ func newHistoryCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "history [REV]",
 		Short:   "Show past rollouts, and who did what",
-		Long:    `Show past rollouts and who did what, the newest last; of one commit, if one is named.`,
-		Example: "  sluice history\n  sluice history 3f2a91c -o json",
+		Long:    `Show past rollouts and who did what, the newest last; of one commit or rollout, if one is named.`,
+		Example: "  sluice history\n  sluice history 3f2a91c -o json\n  sluice history r-42",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return &exitError{1, fmt.Sprintf("sluice history takes one revision, and %d were given: %s", len(args), strings.Join(args, " "))}
@@ -43,8 +44,15 @@ func newHistoryCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// only keeps what is about one commit.
+// only keeps what is about one commit, or about the rollout with a number.
 func (d *historyDocument) only(rev string) error {
+	if n, ok := reconcile.ParseNumber(rev); ok {
+		d.Acts = slices.DeleteFunc(d.Acts, func(a reconcile.Act) bool { return a.Rollout != n })
+		if len(d.Acts) == 0 {
+			return fmt.Errorf("the history has nothing of rollout %s: see sluice history", n)
+		}
+		return nil
+	}
 	var found []string
 	for _, act := range d.Acts {
 		if strings.HasPrefix(act.Commit, rev) && !slices.Contains(found, act.Commit) {
@@ -72,17 +80,22 @@ func historyTable(doc *historyDocument, wide bool) string {
 	if len(doc.Acts) == 0 {
 		return "nothing has happened yet\n"
 	}
-	rows := []string{"TIME\tGROUP\tCOMMIT\tNODES\tBY\tWHAT"}
-	for _, act := range doc.Acts {
-		commit := short(act.Commit)
+	head := "TIME\tROLLOUT\tCOMMIT\tGROUP\tNODES\tBY\tWHAT\tWORDS"
+	if wide {
+		head = "ID\t" + head
+	}
+	rows := []string{head}
+	for i := range doc.Acts {
+		act := &doc.Acts[i]
+		row, commit := "", short(act.Commit)
 		if wide {
-			commit = act.Commit
+			row, commit = fmt.Sprintf("%d\t", act.ID), act.Commit
 		}
-		what := oneLine(act.Words)
-		if act.By != "" || act.What == reconcile.EventHalted {
-			what = act.What + ": " + what
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", act.At.Local().Format(time.DateTime), act.Group, dash(commit), act.Nodes, dash(act.By), what))
+		row += strings.Join([]string{
+			act.At.Local().Format(time.DateTime), rolloutCell(act.Rollout), dash(commit), act.Group,
+			strconv.Itoa(act.Nodes), dash(act.By), act.What, oneLine(act.Words),
+		}, "\t")
+		rows = append(rows, row)
 	}
 	return columns(rows...)
 }

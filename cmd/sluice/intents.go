@@ -18,10 +18,10 @@ import (
 // node count, and what it then does is about no other commit.
 func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     verb + " [GROUP]",
+		Use:     verb + " [GROUP|r-N]",
 		Short:   short,
-		Long:    long + "\n\nWithout a group it is about all of them. It asks first; --yes does not.",
-		Example: fmt.Sprintf("  sluice %s edge\n  sluice %s --commit 3f2a91c --yes", verb, verb),
+		Long:    long + "\n\nWith the number of a rollout it is about the groups of that rollout, without a\ngroup about all of them. It asks first; --yes does not.",
+		Example: fmt.Sprintf("  sluice %[1]s edge\n  sluice %[1]s r-42\n  sluice %[1]s --commit 3f2a91c --yes", verb),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return &exitError{1, fmt.Sprintf("%s takes one group, and %d were given: %s", cmd.CommandPath(), len(args), strings.Join(args, " "))}
@@ -31,7 +31,7 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 	}
 	socket := serverFlag(cmd)
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
-	commit := cmd.Flags().String("commit", "", "only groups that are at this commit, or on their way to it")
+	commit := cmd.Flags().String("commit", "", "only groups that are at this commit or rollout (3f2a91c, r-42), or on their way to it")
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
@@ -44,7 +44,7 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 		if err != nil || out == nil {
 			return err
 		}
-		return a.print(output, out, func(bool) string { return outcomeTable(out) })
+		return a.print(output, out, func(wide bool) string { return outcomeTable(out, wide) })
 	}
 	return cmd
 }
@@ -93,10 +93,17 @@ func questionOf(out *reconcile.Outcome) string {
 	return b.String()
 }
 
-func outcomeTable(out *reconcile.Outcome) string {
-	rows := []string{"GROUP\tCOMMIT\tNODES\tDONE"}
+func outcomeTable(out *reconcile.Outcome, wide bool) string {
+	rows := []string{"GROUP\tROLLOUT\tCOMMIT\tNODES\tDONE"}
+	if wide {
+		rows = []string{"VERB\tGROUP\tROLLOUT\tCOMMIT\tNODES\tDONE"}
+	}
 	for _, g := range out.Groups {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s", g.Group, dash(short(g.Commit)), g.Nodes, g.Words))
+		verb, commit := "", short(g.Commit)
+		if wide {
+			verb, commit = out.Verb+"\t", g.Commit
+		}
+		rows = append(rows, fmt.Sprintf("%s%s\t%s\t%s\t%d\t%s", verb, g.Group, rolloutCell(g.Rollout), dash(commit), g.Nodes, g.Words))
 	}
 	return columns(rows...)
 }

@@ -41,7 +41,7 @@ its own words.`,
 
 func nodeText(doc *nodeDocument, wide bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s", doc.ID, doc.Condition)
+	fmt.Fprintf(&b, "%s  %s", doc.ID, doc.State)
 	if doc.Why != "" {
 		fmt.Fprintf(&b, ": %s", doc.Why)
 	}
@@ -55,7 +55,7 @@ func nodeText(doc *nodeDocument, wide bool) string {
 			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s", t.Type, brief(t.Acked), brief(t.Served), brief(t.Desired), t.Held, t.State))
 			for k := range t.Resources {
 				if r := &t.Resources[k]; wide {
-					rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t\t%s", r.Name, brief(r.Acked), brief(r.Served), brief(r.Desired), originWords(r.Origin)))
+					rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t\t%s\t%s", r.Name, brief(r.Acked), brief(r.Served), brief(r.Desired), r.State, originWords(r.Origin)))
 				}
 			}
 		}

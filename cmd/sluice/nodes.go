@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-xds/sluice/reconcile"
 )
 
 func newNodesCommand(a *app) *cobra.Command {
@@ -22,9 +24,9 @@ attention first: nacked, refused, behind, disconnected, at-target.`,
 	socket := serverFlag(cmd)
 	f := cmd.Flags()
 	group := f.String("group", "", "only nodes of this group")
-	state := &choice{"", conditions}
-	f.Var(state, "state", "only nodes in this state: "+strings.Join(conditions, ", "))
-	completeWith(cmd, "state", conditions...)
+	state := &choice{"", reconcile.NodeStates}
+	f.Var(state, "state", "only nodes in this state: "+strings.Join(reconcile.NodeStates, ", "))
+	completeWith(cmd, "state", reconcile.NodeStates...)
 	text := f.String("filter", "", "only nodes whose id, state or reason holds this text")
 	limit := f.Int("limit", 0, "at most so many (default: all)")
 	output := outputFlag(cmd, dataFormats...)
@@ -55,16 +57,16 @@ func nodesTable(doc *nodesDocument, wide bool) string {
 	}
 	head := "NODE\tGROUP\tCOMMIT\tSTAGE\tSTATE\tWHY"
 	if wide {
-		head = "NODE\tGROUP\tCOMMIT\tSTAGE\tPEER\tUSER AGENT\tACKED\tSTATE\tWHY"
+		head = "NODE\tGROUP\tCOMMIT\tSTAGE\tPEER\tUSER AGENT\tACKED\tSEEN\tSTATE\tWHY"
 	}
 	rows := []string{head}
 	for i := range doc.Nodes {
 		n := &doc.Nodes[i]
 		cells := []string{n.ID, dash(n.Group), dash(short(n.Commit)), dash(n.Stage)}
 		if wide {
-			cells = append(cells, dash(n.Peer), dash(n.UserAgent), clock(n.AckedAt))
+			cells = append(cells, dash(n.Peer), dash(n.UserAgent), clock(n.AckedAt), clock(n.SeenAt))
 		}
-		rows = append(rows, strings.Join(append(cells, n.Condition, n.Why), "\t"))
+		rows = append(rows, strings.Join(append(cells, n.State, n.Why), "\t"))
 	}
 	out := columns(rows...)
 	if more := doc.Total - len(doc.Nodes); more > 0 {

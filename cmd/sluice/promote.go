@@ -8,6 +8,6 @@ import (
 
 func newPromoteCommand(a *app) *cobra.Command {
 	return newIntentCommand(a, reconcile.Promote, "Let a wave go on that waits for it",
-		`Let a wave go on that waits for a promotion. Waves are not supported yet, so nothing
-waits.`)
+		`Let a wave go on that waits for a promotion. Every group is one wave, so nothing
+waits yet, and it says so.`)
 }

@@ -41,7 +41,7 @@ func TestServe(t *testing.T) {
 	}
 	cli(t, 0, "status", "--server", socket, "--wait", "--commit", first)
 	node := connect(t, running.XDS, "edge-1")
-	await(t, `^edge +`+first[:7]+` +converged +- +1 +1 +1 +0$`, "status", "--server", socket)
+	await(t, `^edge +r-1 +`+first[:7]+` +1/1 +converged +- +1 +1 +1 +0$`, "status", "--server", socket)
 
 	must(t, replaceIn(file, `split: {cart: 90, "cart-v2": 10}, timeout`, `split: {cart: 50, "cart-v2": 50}, timeout`))
 	out := cli(t, 0, "plan", "--server", socket, repo)
@@ -58,11 +58,11 @@ func TestServe(t *testing.T) {
 	out = cli(t, exitRefused, "status", "--server", socket, "--wait", "--commit", third)
 	wants(t, out, `^error: group edge halted at commit `+third[:7]+`$`)
 	out = cli(t, 0, "status", "--server", socket)
-	wants(t, out, `^edge +`+second[:7]+` → `+third[:7]+` +halted +routes 0/1 +1 +1 +0 +1$`,
+	wants(t, out, `^edge +r-3 +`+second[:7]+` → `+third[:7]+` +1/1 +halted +routes 0/1 +1 +1 +0 +1$`,
 		`^halted  edge at `+third[:7]+`: node edge-1, stage routes$`,
 		`^    routes \(RDS\) refused, nonce [0-9a-z]+:$`,
 		`^      virtual host 'shop' is no good$`,
-		`^    → shop.cue:11  listener web  \(`+third[:7]+`\)$`)
+		`^    → shop.cue:13  route shop  \(`+third[:7]+`\)$`)
 	out = cli(t, 0, "plan", "--server", socket, "--to", second, repo)
 	wants(t, out, `^Groups   edge is halted at `+third[:7]+`: what its nodes may hold of that is reckoned with$`,
 		`^Nodes    edge  edge-1 \(at `+third[:7]+`\) is nacked: routes refused: virtual host 'shop' is no good$`)

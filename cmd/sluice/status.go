@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +30,7 @@ time is over.`,
 	f := cmd.Flags()
 	watch := f.Bool("watch", false, "go on, and show each change")
 	wait := f.Bool("wait", false, "wait until the fleet has converged")
-	commit := f.String("commit", "", "with --wait: at this commit, or one that descends from it")
+	commit := f.String("commit", "", "with --wait: at this commit or rollout (3f2a91c, r-42), or a later one")
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
@@ -44,7 +44,7 @@ time is over.`,
 		case *wait:
 			return a.waitFor(cmd.Context(), c, *commit)
 		case *watch:
-			return a.watch(cmd.Context(), c, output.value == "json")
+			return a.watch(cmd.Context(), c, output.value)
 		}
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
@@ -52,31 +52,67 @@ time is over.`,
 		if err != nil {
 			return err
 		}
-		return a.print(output, st, func(bool) string { return statusTable(st) })
+		return a.print(output, st, func(wide bool) string { return statusTable(st, wide) })
 	}
 	return cmd
 }
 
 // statusTable is the status for people: a table of groups, then what is wrong.
-func statusTable(st *reconcile.Status) string {
+func statusTable(st *reconcile.Status, wide bool) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, sourceLine(&st.Source))
 	if len(st.Groups) == 0 {
 		fmt.Fprintln(&b, "no groups yet: no commit has been served")
 	} else {
-		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "GROUP\tCOMMIT\tSTATE\tSTAGE\tNODES\tCONNECTED\tAT TARGET\tNACK")
+		head := "GROUP\tROLLOUT\tCOMMIT\tWAVE\tSTATE\tSTAGE\tNODES\tCONNECTED\tAT TARGET\tNACK"
+		if wide {
+			head += "\tDONE\tCLIENT\tSTAGES\tOPENED\tFETCH\tCOMPILE\tPLAN\tPUSH"
+		}
+		rows := []string{head}
 		for i := range st.Groups {
 			g := &st.Groups[i]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", g.Name, commitCell(g), g.State, stageCell(g),
-				g.Connected+g.Expected, g.Connected, g.AtTarget, nacks(st, g.Name))
+			row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d", g.Name, rolloutCell(wayTo(g)), commitCell(g), g.Wave, g.State,
+				stageCell(g), g.Connected+g.Expected, g.Connected, g.AtTarget, nacks(st, g.Name))
+			if wide {
+				row += "\t" + strings.Join(wideCells(g), "\t")
+			}
+			rows = append(rows, row)
 		}
-		t.Flush()
+		b.WriteString(columns(rows...))
 	}
 	for _, line := range troubles(st) {
 		b.WriteString("\n" + line + "\n")
 	}
 	return b.String()
+}
+
+// wideCells is what -o wide adds of a group.
+func wideCells(g *reconcile.GroupStatus) []string {
+	var stages []string
+	for _, s := range g.Stages {
+		stages = append(stages, fmt.Sprintf("%s %d/%d", s.Stage, s.Acked, s.Of))
+	}
+	cells := []string{strconv.Itoa(g.Done), g.Client.String(), dash(strings.Join(stages, ", ")), clock(g.OpenedAt)}
+	for _, d := range []time.Duration{g.Spent.Fetch, g.Spent.Compile, g.Spent.Plan, g.Spent.Push} {
+		cells = append(cells, d.Round(time.Millisecond).String())
+	}
+	return cells
+}
+
+// wayTo is the rollout that a group is on its way to, or at.
+func wayTo(g *reconcile.GroupStatus) reconcile.Number {
+	if g.Target == "" && g.Next != "" {
+		return g.NextRollout
+	}
+	return g.Rollout
+}
+
+// rolloutCell is a rollout's number, or a dash for none.
+func rolloutCell(n reconcile.Number) string {
+	if n == 0 {
+		return "-"
+	}
+	return n.String()
 }
 
 func sourceLine(s *reconcile.SourceStatus) string {
@@ -148,7 +184,7 @@ func troubles(st *reconcile.Status) []string {
 		}
 	}
 	for _, r := range st.Refused {
-		out = append(out, fmt.Sprintf("refused  node %s: %s", r.Node, r.Why))
+		out = append(out, fmt.Sprintf("refused  node %s: %s (last seen %s)", r.Node, r.Why, clock(r.SeenAt)))
 	}
 	if r := st.Rejected; r != nil {
 		out = append(out, fmt.Sprintf("rejected  commit %s; every node keeps what it has\n%s", short(r.Commit), indent(r.Why, "    ")))

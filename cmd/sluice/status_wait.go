@@ -40,6 +40,9 @@ func (a *app) waitFor(ctx context.Context, c *adminClient, rev string) error {
 			return err
 		case err == nil:
 			o := outcomeOf(st, want)
+			if o.lost {
+				return fmt.Errorf("rollout %s is too long ago to be known: see sluice history %[1]s", want.number)
+			}
 			if o.done {
 				a.say("%s", o.said)
 				return nil
@@ -66,6 +69,23 @@ func (a *app) waitFor(ctx context.Context, c *adminClient, rev string) error {
 type wanted struct {
 	commit   string                            // in full, or the digits that were given
 	descends func(commit string) (bool, error) // whether a commit comes after it
+	number   reconcile.Number                  // of its rollout, if that was given
+}
+
+// in is what is wanted by what a status knows of rollouts: of a number, its
+// commit, and that later ones come after it. It is false if the status does not
+// know the number.
+func (w wanted) in(st *reconcile.Status) (wanted, bool) {
+	if w.number == 0 {
+		return w, true
+	}
+	r := st.RolloutAt(w.number)
+	if r == nil {
+		return w, false
+	}
+	w.commit = r.Commit
+	w.descends = func(commit string) (bool, error) { return st.NumberOf(commit) >= w.number, nil }
+	return w, true
 }
 
 var hexDigits = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
@@ -76,11 +96,14 @@ func wantedCommit(rev string) (wanted, error) {
 	if rev == "" {
 		return wanted{}, nil
 	}
+	if n, ok := reconcile.ParseNumber(rev); ok {
+		return wanted{number: n}, nil
+	}
 	repo, err := reconcile.OpenWorkRepo(".")
 	if err == nil {
 		var found reconcile.Revision
 		if found, err = repo.Resolve(rev); err == nil {
-			return wanted{found.Commit, func(commit string) (bool, error) {
+			return wanted{commit: found.Commit, descends: func(commit string) (bool, error) {
 				base, err := repo.MergeBase(found.Commit, commit)
 				return base == found.Commit, err
 			}}, nil
@@ -112,9 +135,14 @@ func (w *wanted) reached(commit string) bool {
 type outcome struct {
 	done, refused bool
 	said          string
+	lost          bool // what is wanted is too long ago to be known
 }
 
 func outcomeOf(st *reconcile.Status, want wanted) outcome {
+	want, known := want.in(st)
+	if !known {
+		return outcome{said: fmt.Sprintf("the server has not seen rollout %s yet", want.number), lost: len(st.Rollouts) > 0 && want.number < st.Rollouts[len(st.Rollouts)-1].Number}
+	}
 	if r := st.Rejected; r != nil && want.reached(r.Commit) && (want.commit == "" || strings.HasPrefix(r.Commit, want.commit)) {
 		return outcome{refused: true, said: fmt.Sprintf("commit %s is rejected", short(r.Commit))}
 	}

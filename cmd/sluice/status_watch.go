@@ -15,10 +15,12 @@ import (
 
 // watch shows the status until ctx ends: in place on a terminal, else one line
 // for each thing that changed. A server that is away is waited for.
-func (a *app) watch(ctx context.Context, c *adminClient, asJSON bool) error {
+func (a *app) watch(ctx context.Context, c *adminClient, format string) error {
 	ctx, cancel := a.bounded(ctx)
 	defer cancel()
-	w := watcher{a: a, json: asJSON, redraw: !asJSON && terminal(a.out), said: map[string]string{}}
+	w := watcher{a: a, format: format, said: map[string]string{}}
+	w.whole = format == "json" || format == "yaml"
+	w.redraw = !w.whole && terminal(a.out)
 	for first := true; ; first = false {
 		st, err := c.status(ctx)
 		var away *unreachable
@@ -45,7 +47,8 @@ func (a *app) watch(ctx context.Context, c *adminClient, asJSON bool) error {
 
 type watcher struct {
 	a      *app
-	json   bool
+	format string // of -o
+	whole  bool   // the document, and not what changed
 	redraw bool
 	rows   int               // of the last drawing
 	said   map[string]string // the last line of each subject
@@ -54,10 +57,10 @@ type watcher struct {
 
 func (w *watcher) show(st *reconcile.Status) error {
 	switch {
-	case w.json:
+	case w.whole:
 		return w.document(st)
 	case w.redraw:
-		return w.draw(statusTable(st))
+		return w.draw(statusTable(st, w.format == "wide"))
 	}
 	seen := []string{"server"}
 	say := func(subject, kind, text string) {
@@ -66,7 +69,7 @@ func (w *watcher) show(st *reconcile.Status) error {
 	}
 	for i := range st.Groups {
 		g := &st.Groups[i]
-		text := fmt.Sprintf("%s  %s", commitCell(g), g.State)
+		text := fmt.Sprintf("%s  %s  %s", rolloutCell(wayTo(g)), commitCell(g), g.State)
 		if s := stageCell(g); s != "-" {
 			text += "  " + s
 		}
@@ -113,7 +116,7 @@ func (w *watcher) draw(text string) error {
 
 // line prints what is news of a subject.
 func (w *watcher) line(subject, kind, text string) {
-	if w.said[subject] == text || w.json || w.redraw {
+	if w.said[subject] == text || w.whole || w.redraw {
 		return
 	}
 	w.said[subject] = text
@@ -124,7 +127,8 @@ func (w *watcher) line(subject, kind, text string) {
 
 func oneLine(s string) string { return clean(strings.Join(strings.Fields(s), " ")) }
 
-// document prints the status as one line of JSON, if more changed than the time.
+// document prints the status as one line of JSON or a document of YAML, if more
+// changed than the time.
 func (w *watcher) document(st *reconcile.Status) error {
 	bare := *st
 	bare.At, bare.Source.PolledAt = time.Time{}, time.Time{}
@@ -133,5 +137,12 @@ func (w *watcher) document(st *reconcile.Status) error {
 		return err
 	}
 	w.last = string(key)
+	if w.format == "yaml" {
+		text, err := yamlOf(st)
+		if err == nil {
+			_, err = io.WriteString(w.a.out, "---\n"+text)
+		}
+		return err
+	}
 	return json.NewEncoder(w.a.out).Encode(st)
 }

@@ -101,7 +101,11 @@ func (a *app) eventLines(ctx context.Context, c *adminClient) error {
 // eventText is an event on one line.
 func eventText(e *reconcile.Event) string {
 	words := []string{fmt.Sprintf("%-9s", e.Kind)}
-	for _, w := range []string{e.Group, e.Node, short(e.Commit)} {
+	number := ""
+	if e.Rollout != 0 {
+		number = e.Rollout.String()
+	}
+	for _, w := range []string{e.Group, e.Node, number, short(e.Commit)} {
 		if w != "" {
 			words = append(words, w)
 		}

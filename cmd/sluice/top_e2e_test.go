@@ -21,16 +21,16 @@ func TestTopInTmux(t *testing.T) {
 	await(t, `^edge .*converged +- +2 +2 +2 +0$`, "status", "--server", f.socket)
 
 	p := newPane(t, 100, 30, []string{"TERM=xterm-256color"}, "top", "--server", f.socket)
-	p.shows(`sluice  `+first[:7], `● live`, `> +`+first[:7]+` +edge .*2/2 .*✔ converged`)
+	p.shows(`sluice  `+first[:7], `● live`, `> +r-1 +`+first[:7]+` +edge +1/1 .*2/2 .*✔ converged`)
 	node.refuse(schema.Routes, "virtual host 'shop' is no good")
 	second := f.shift(50, 50)
 	p.shows(`✖ halted`, `NACK  edge-1  routes`, `virtual host 'shop' is no good`, `→ shop.cue:\d+`, `EVENTS`)
 	p.picture("top-fleet")
 	p.keys("Enter")
-	p.shows(`edge › `+second[:7], `✖ [01]/2`, `> edge-1 +routes .*✖ nacked`)
+	p.shows(`r-2 › `+second[:7]+`  edge`, `✖ [01]/2`, `> edge-1 +routes .*✖ nacked`)
 	p.picture("top-rollout")
 	p.keys("Enter")
-	p.shows(`edge › edge-1`, `routes .*✖ nacked`, `NACK  routes`)
+	p.shows(`r-2 › edge › edge-1`, `routes .*✖ nacked`, `NACK  routes`)
 	p.keys("/", "routes", "Enter")
 	p.shows(`^ -   cart: 90, cart-v2: 10`, `^ \+   cart: 50, cart-v2: 50`, `shop.cue:\d+`)
 	p.picture("top-node")
@@ -50,7 +50,7 @@ func TestTopInTmux(t *testing.T) {
 	node.no.Store(nil)
 	third := f.shift(80, 20)
 	p.keys("Left", "Left", "Left")
-	p.shows(`> +` + third[:7] + ` +edge .*2/2 .*✔ converged`)
+	p.shows(`> +r-3 +` + third[:7] + ` +edge .*2/2 .*✔ converged`)
 
 	// The server goes, and comes back, under the open UI.
 	stop()
@@ -62,7 +62,7 @@ func TestTopInTmux(t *testing.T) {
 	connect(t, running.XDS, "edge-2")
 	await(t, `^edge .*converged +- +2 +2 +2 +0$`, "status", "--server", f.socket)
 	fourth := f.shift(70, 30)
-	p.shows(`> +` + fourth[:7] + ` +edge .*✔ converged`)
+	p.shows(`> +r-4 +` + fourth[:7] + ` +edge .*✔ converged`)
 
 	for _, size := range [][2]int{{40, 10}, {30, 8}, {300, 80}} {
 		p.run("resize-window", "-x", fmt.Sprint(size[0]), "-y", fmt.Sprint(size[1]))
@@ -96,8 +96,8 @@ func TestTopFallbacks(t *testing.T) {
 	p.keys("q")
 	p.shows(`^exit code 0$`)
 	dumb := newPane(t, 90, 20, []string{"TERM=dumb"}, "top", "--server", f.socket)
-	dumb.shows(`^[0-9:]{8}  converged  edge  `+first[:7], `^[0-9:]{8}  node +edge  edge-1  connected`)
-	wants(t, cli(t, 0, "top", "--server", f.socket, "--timeout", "1s"), `^[0-9:]{8}  source +`+first[:7]+`  change 0  \(A. Author\)$`)
+	dumb.shows(`^[0-9:]{8}  converged  edge  r-1  `+first[:7], `^[0-9:]{8}  node +edge  edge-1  connected`)
+	wants(t, cli(t, 0, "top", "--server", f.socket, "--timeout", "1s"), `^[0-9:]{8}  source +r-1  `+first[:7]+`  change 0  \(A. Author\)$`)
 }
 
 // A server that is killed leaves its socket behind. The next one takes it over, the
@@ -107,11 +107,11 @@ func TestTopServerKilled(t *testing.T) {
 	first := commit(t, f.repo)
 	kill := f.process()
 	p := newPane(t, 100, 24, []string{"TERM=xterm-256color"}, "top", "--server", f.socket)
-	p.shows(`> +` + first[:7] + ` +edge .*✔ converged`)
+	p.shows(`> +r-1 +` + first[:7] + ` +edge .*✔ converged`)
 	p.keys("H")
-	p.shows(`edge at `+first[:7]+`, 0 nodes: paused`, `pause 1 group, 0 nodes\?`)
+	p.shows(`edge at `+first[:7]+`, 0 nodes: nothing new is served`, `pause 1 group, 0 nodes\?`)
 	p.keys("y")
-	p.shows(`intent .*edge .*paused at`)
+	p.shows(`intent .*edge .*pause: nothing new is served`)
 	kill()
 	p.shows(`○ away`)
 	defer f.process()()
@@ -121,7 +121,7 @@ func TestTopServerKilled(t *testing.T) {
 	p.keys("C")
 	p.shows(`resume 1 group`)
 	p.keys("y")
-	p.shows(`> +` + second[:7] + ` +edge .*✔ converged`)
+	p.shows(`> +r-2 +` + second[:7] + ` +edge .*✔ converged`)
 	p.keys("q")
 	p.shows(`^exit code 0$`)
 }

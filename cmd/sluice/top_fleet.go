@@ -27,7 +27,7 @@ func (m *topModel) fleetRows() []reconcile.GroupStatus {
 	text := strings.ToLower(list.filter)
 	var rows []reconcile.GroupStatus
 	for _, g := range m.status.Groups {
-		if strings.Contains(strings.ToLower(g.Name+" "+g.State+" "+goal(&g)+" "+g.Why), text) {
+		if strings.Contains(strings.ToLower(g.Name+" "+g.State+" "+rolloutCell(g.Rollout)+" "+g.Goal()+" "+g.Why), text) {
 			rows = append(rows, g)
 		}
 	}
@@ -40,15 +40,17 @@ func (m *topModel) fleetRows() []reconcile.GroupStatus {
 }
 
 var fleetColumns = []column{
-	{title: "COMMIT", drop: 3},
+	{title: "ROLLOUT", drop: 3},
+	{title: "COMMIT", drop: 4},
 	{title: "GROUP"},
+	{title: "WAVE", drop: 7},
 	{title: "STAGE", drop: 2},
-	{title: "ACK", drop: 4},
-	{title: "NODES", drop: 8},
-	{title: "CONNECTED", drop: 9},
-	{title: "AT TARGET", drop: 10},
+	{title: "ACK", drop: 6},
+	{title: "NODES", drop: 9},
+	{title: "CONNECTED", drop: 10},
+	{title: "AT TARGET", drop: 11},
 	{title: "NACK", drop: 5},
-	{title: "AGE", drop: 6},
+	{title: "AGE", drop: 8},
 	{title: "STATE"},
 }
 
@@ -81,8 +83,10 @@ func (m *topModel) fleetRow(g *reconcile.GroupStatus) []cell {
 		color = red
 	}
 	return []cell{
-		{text: dash(short(goal(g)))},
+		{text: rolloutCell(g.Rollout)},
+		{text: dash(short(g.Goal()))},
 		{text: clean(g.Name)},
+		{text: g.Wave.String()},
 		{text: stageWord(g)},
 		{text: bar(g.AtTarget, nodes)},
 		{text: fmt.Sprint(nodes)},
@@ -175,10 +179,14 @@ func (m *topModel) trouble(g *reconcile.GroupStatus, room int) []string {
 
 // blame is a commit and, where it is known, who made it.
 func (m *topModel) blame(commit string) string {
-	if m.status.Source.Commit != commit || m.status.Source.Author == "" {
+	author := ""
+	if r := m.status.RolloutAt(m.status.NumberOf(commit)); r != nil {
+		author = r.Author
+	}
+	if author == "" {
 		return short(commit)
 	}
-	name, _, _ := strings.Cut(m.status.Source.Author, " <")
+	name, _, _ := strings.Cut(author, " <")
 	return short(commit) + ", by " + name
 }
 

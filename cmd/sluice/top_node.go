@@ -44,8 +44,8 @@ func (m *topModel) nodeView(room int) []string {
 	if n == nil {
 		return []string{"", " asking for node " + clean(m.nodeID)}
 	}
-	state := conditionCell(n.Condition)
-	out := []string{m.sides(fmt.Sprintf(" %s › %s", clean(dash(n.Group)), bold.of(clean(n.ID))), state.ink.of(state.text))}
+	state := conditionCell(n.State)
+	out := []string{m.sides(fmt.Sprintf(" %s%s › %s", m.rolloutOf(n.Group), clean(dash(n.Group)), bold.of(clean(n.ID))), state.ink.of(state.text))}
 	facts := []string{dash(n.UserAgent)}
 	if len(n.Sessions) > 0 {
 		s := &n.Sessions[0]
@@ -74,6 +74,17 @@ func (m *topModel) nodeView(room int) []string {
 	return append(out, m.resources(&types[at])...)
 }
 
+// rolloutOf is how the way to a node's group begins: with its rollout.
+func (m *topModel) rolloutOf(group string) string {
+	if m.status == nil {
+		return ""
+	}
+	if g := m.status.Group(group); g != nil && g.Rollout != 0 {
+		return g.Rollout.String() + " › "
+	}
+	return ""
+}
+
 // refusal is what the node said, and the lines that it means.
 func (m *topModel) refusal() []string {
 	s := &m.node.Sessions[0]
@@ -93,9 +104,6 @@ func (m *topModel) refusal() []string {
 // resources are those of the chosen type that are not as they should be, with
 // what differs.
 func (m *topModel) resources(t *nodeType) []string {
-	if !t.Known {
-		return []string{dim.of(fmt.Sprintf(" what it acknowledged of its %s is of no commit that is known", t.Type))}
-	}
 	var out []string
 	same, all := 0, 0
 	for i := range t.Resources {
@@ -108,12 +116,12 @@ func (m *topModel) resources(t *nodeType) []string {
 			same++
 			continue
 		}
-		what := "acked → desired"
+		what := "acked → desired, " + r.State
 		switch {
 		case r.Acked == "":
-			what = "to be added"
+			what = "to be added, " + r.State
 		case r.Desired == "":
-			what = "to be removed"
+			what = "to be removed, " + r.State
 		}
 		where := ""
 		if r.Origin != nil {

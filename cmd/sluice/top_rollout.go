@@ -20,7 +20,7 @@ func (m *topModel) nodeRows() []nodeRow {
 	var rows []nodeRow
 	for _, n := range m.nodes.Nodes {
 		// The server has filtered already, but perhaps by what was typed before.
-		if strings.Contains(strings.ToLower(n.ID+" "+n.Condition+" "+n.Why), text) {
+		if strings.Contains(strings.ToLower(n.ID+" "+n.State+" "+n.Why), text) {
 			rows = append(rows, n)
 		}
 	}
@@ -43,7 +43,7 @@ var nodeColumns = []column{
 }
 
 func (m *topModel) rollout(room int) []string {
-	g := groupOf(m.status, m.group)
+	g := m.status.Group(m.group)
 	if g == nil {
 		return []string{"", " there is no group " + clean(m.group) + " any more: esc goes back"}
 	}
@@ -55,7 +55,7 @@ func (m *topModel) rollout(room int) []string {
 	case g.Target != "":
 		right += " " + m.since(g.OpenedAt)
 	}
-	out := []string{m.sides(fmt.Sprintf(" %s › %s", bold.of(clean(m.group)), cyan.of(dash(short(goal(g))))), right)}
+	out := []string{m.sides(fmt.Sprintf(" %s › %s  %s", bold.of(rolloutCell(g.Rollout)), cyan.of(dash(short(g.Goal()))), clean(m.group)), right)}
 	if room >= 12 {
 		out = append(out, m.stageTable(g, room/3)...)
 	}
@@ -86,7 +86,7 @@ func (m *topModel) nodeCells(nodes []nodeRow) [][]cell {
 			{text: dash(n.Stage)},
 			{text: dash(short(n.Commit))},
 			{text: m.since(n.AckedAt)},
-			conditionCell(n.Condition),
+			conditionCell(n.State),
 			{text: clean(n.Why)},
 		}
 	}
@@ -99,7 +99,7 @@ func (m *topModel) stageTable(here *reconcile.GroupStatus, room int) []string {
 	var groups []*reconcile.GroupStatus
 	for i := range m.status.Groups {
 		g := &m.status.Groups[i]
-		if goal(g) != goal(here) || len(g.Stages) == 0 {
+		if g.Goal() != here.Goal() || len(g.Stages) == 0 {
 			continue
 		}
 		groups = append(groups, g)
@@ -113,7 +113,7 @@ func (m *topModel) stageTable(here *reconcile.GroupStatus, room int) []string {
 		return nil
 	}
 	slices.Sort(kinds)
-	columns := []column{{}}
+	columns := []column{{}, {drop: len(kinds) + 2}}
 	for i, k := range kinds {
 		columns = append(columns, column{title: k.String(), drop: i + 1})
 	}
@@ -121,7 +121,7 @@ func (m *topModel) stageTable(here *reconcile.GroupStatus, room int) []string {
 	at := 0
 	var rows [][]cell
 	for i, g := range groups {
-		row := []cell{{text: clean(g.Name)}}
+		row := []cell{{text: clean(g.Name)}, {text: g.Wave.String()}}
 		for _, k := range kinds {
 			row = append(row, stageCellOf(g, k))
 		}
@@ -159,13 +159,13 @@ func stageCellOf(g *reconcile.GroupStatus, k schema.StageKind) cell {
 
 func conditionCell(c string) cell {
 	switch c {
-	case nodeAtTarget:
-		return cell{"✔ at target", green}
-	case nodeNacked:
+	case reconcile.NodeAtTarget:
+		return cell{"✔ at-target", green}
+	case reconcile.NodeNacked:
 		return cell{"✖ nacked", red}
-	case nodeRefused:
+	case reconcile.NodeRefused:
 		return cell{"✖ refused", red}
-	case nodeDisconnected:
+	case reconcile.NodeDisconnected:
 		return cell{"○ disconnected", yellow}
 	}
 	return cell{"▶ behind", yellow}

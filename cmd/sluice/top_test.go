@@ -38,13 +38,17 @@ func haltedFleet() *reconcile.Status {
 	return &reconcile.Status{
 		FormatVersion: reconcile.StatusFormat, At: noon, Seq: 100,
 		Source: reconcile.SourceStatus{URL: "/fleet", Branch: "main", Commit: commitB, Author: "A. Author <a@example.com>", Subject: "api: canary v2 at 10%"},
+		Rollouts: []reconcile.Rollout{
+			{Number: 41, Commit: commitA, Author: "B. Author <b@example.com>", At: noon.Add(-2 * time.Hour)},
+			{Number: 42, Commit: commitB, Author: "A. Author <a@example.com>", At: noon.Add(-10 * time.Minute)},
+		},
 		Groups: []reconcile.GroupStatus{
 			{
-				Name: "edge", State: reconcile.Converged, Base: commitB, Connected: 12, AtTarget: 12, Done: 8,
+				Name: "edge", Rollout: 42, Wave: reconcile.Wave{Index: 1, Count: 1}, State: reconcile.Converged, Base: commitB, Connected: 12, AtTarget: 12, Done: 8,
 				Stages: stages(12, 12, 12, 8, 12), OpenedAt: noon.Add(-10 * time.Minute), SettledAt: noon.Add(-9 * time.Minute),
 			},
 			{
-				Name: "mesh-a", State: reconcile.Halted, Base: commitA, Target: commitB, Connected: 39, Expected: 1, Nacks: 1, Client: schema.GRPC,
+				Name: "mesh-a", Rollout: 42, Wave: reconcile.Wave{Index: 1, Count: 1}, State: reconcile.Halted, Base: commitA, Target: commitB, Connected: 39, Expected: 1, Nacks: 1, Client: schema.GRPC,
 				Stages: stages(40, 31, 0, 0, 40), OpenedAt: noon.Add(-3 * time.Minute), Why: "listeners refused",
 				Halt: &reconcile.Halt{
 					Node: "mesh-a-17", Stage: "listeners", Cause: "listeners refused", Nack: nack, Commit: commitB, At: noon.Add(-72 * time.Second),
@@ -62,12 +66,12 @@ func haltedNodes() *nodesDocument {
 		n.Group, n.Commit, n.AckedAt = "mesh-a", commitB, noon.Add(-12*time.Second)
 		doc.Nodes = append(doc.Nodes, n)
 	}
-	add(nodeRow{ID: "mesh-a-17", Condition: nodeNacked, Stage: "listeners", Nack: nack, Why: "listeners refused: " + nack.Words})
+	add(nodeRow{ID: "mesh-a-17", State: reconcile.NodeNacked, Stage: "listeners", Nack: nack, Why: "listeners refused: " + nack.Words})
 	for i := range 8 {
-		add(nodeRow{ID: fmt.Sprintf("mesh-a-%02d", i+1), Condition: nodeBehind, Stage: "listeners", Why: "held: its group is halted by mesh-a-17"})
+		add(nodeRow{ID: fmt.Sprintf("mesh-a-%02d", i+1), State: reconcile.NodeBehind, Stage: "listeners", Why: "held: its group is halted by mesh-a-17"})
 	}
 	for i := range 31 {
-		add(nodeRow{ID: fmt.Sprintf("mesh-a-%02d", i+18), Condition: nodeAtTarget, Stage: "listeners"})
+		add(nodeRow{ID: fmt.Sprintf("mesh-a-%02d", i+18), State: reconcile.NodeAtTarget, Stage: "listeners"})
 	}
 	return doc
 }
@@ -76,19 +80,19 @@ func haltedNode() *nodeDocument {
 	nack := haltedFleet().Groups[1].Halt.Nack
 	origin := haltedFleet().Groups[1].Halt.Origins[0]
 	return &nodeDocument{
-		nodeRow: nodeRow{ID: "mesh-a-17", Group: "mesh-a", Condition: nodeNacked, UserAgent: "envoy 1.36", Commit: commitB, Nack: nack},
+		nodeRow: nodeRow{ID: "mesh-a-17", Group: "mesh-a", State: reconcile.NodeNacked, UserAgent: "envoy 1.36", Commit: commitB, Nack: nack},
 		Sessions: []nodeSession{{
 			ID: 17, Peer: "10.0.0.17:41234", Connected: noon.Add(-100 * time.Hour), Commit: commitB, Stage: "listeners", Nack: nack,
 			Origins: []schema.Origin{origin},
 			Types: []nodeType{
-				{Type: schema.Clusters, Acked: "d003aaaa", Served: "d003aaaa", Desired: "d003aaaa", State: "acked", Held: 3, Known: true},
+				{Type: schema.Clusters, Acked: "d003aaaa", Served: "d003aaaa", Desired: "d003aaaa", State: "acked", Held: 3},
 				{
-					Type: schema.Listeners, Acked: "77b0aaaa", Served: "8c1faaaa", Desired: "8c1faaaa", State: "nacked", Held: 1, Known: true,
-					Resources: []nodeResource{{Name: "ingress", Acked: "77b0", Desired: "8c1f", Origin: &origin, Changes: []resourceChange{
+					Type: schema.Listeners, Acked: "77b0aaaa", Served: "8c1faaaa", Desired: "8c1faaaa", State: "nacked", Held: 1,
+					Resources: []nodeResource{{Name: "ingress", Acked: "77b0", Served: "8c1f", Desired: "8c1f", State: "nacked", Origin: &origin, Changes: []resourceChange{
 						{`filter_chains["https"].filter_chain_match.server_names`, `["api.example.com"]`, `["*.example.com"]`},
 					}}},
 				},
-				{Type: schema.Routes, Acked: "10d2aaaa", Served: "10d2aaaa", Desired: "5ee9aaaa", State: "later stage", Held: 1, Known: true},
+				{Type: schema.Routes, Acked: "10d2aaaa", Served: "10d2aaaa", Desired: "5ee9aaaa", State: "later stage", Held: 1},
 			},
 		}},
 	}
@@ -122,9 +126,9 @@ func haltedModel(screen topScreen, width, height int) *topModel {
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	m.Update(statusMsg{haltedFleet()})
 	m.Update(eventsMsg{
-		{Seq: 98, At: noon.Add(-3 * time.Minute), Kind: reconcile.EventRollout, Group: "mesh-a", Commit: commitB, Words: "rollout begins, from 9be01d4"},
-		{Seq: 99, At: noon.Add(-80 * time.Second), Kind: reconcile.EventStage, Group: "mesh-a", Commit: commitB, Words: "listeners 31/40"},
-		{Seq: 100, At: noon.Add(-72 * time.Second), Kind: reconcile.EventHalted, Group: "mesh-a", Node: "mesh-a-17", Commit: commitB, Words: haltedFleet().Groups[1].Halt.Text()},
+		{Seq: 98, At: noon.Add(-3 * time.Minute), Kind: reconcile.EventRollout, Group: "mesh-a", Commit: commitB, Rollout: 42, Words: "begins, from 9be01d4"},
+		{Seq: 99, At: noon.Add(-80 * time.Second), Kind: reconcile.EventStage, Group: "mesh-a", Commit: commitB, Rollout: 42, Words: "listeners 31/40"},
+		{Seq: 100, At: noon.Add(-72 * time.Second), Kind: reconcile.EventHalted, Group: "mesh-a", Node: "mesh-a-17", Commit: commitB, Rollout: 42, Words: haltedFleet().Groups[1].Halt.Text()},
 	})
 	if screen >= rolloutScreen {
 		press(m, "enter")
@@ -304,7 +308,7 @@ func bigFleet() (*reconcile.Status, *nodesDocument) {
 		st.Groups = append(st.Groups, g)
 	}
 	for i := range 10000 {
-		doc.Nodes = append(doc.Nodes, nodeRow{ID: fmt.Sprintf("node-%05d", i), Group: "mesh-a", Condition: nodeBehind, Stage: "routes", Why: "waits for the ACK of routes"})
+		doc.Nodes = append(doc.Nodes, nodeRow{ID: fmt.Sprintf("node-%05d", i), Group: "mesh-a", State: reconcile.NodeBehind, Stage: "routes", Why: "waits for the ACK of routes"})
 	}
 	return st, doc
 }
