@@ -61,8 +61,8 @@ func (p *planRun) differing(ctx context.Context) (map[string][]planNode, error) 
 	out := map[string][]planNode{}
 	for i := range doc.Nodes {
 		n := &doc.Nodes[i]
-		if n.Condition != nodeAtTarget && len(out[n.Group]) < maxDiffer {
-			out[n.Group] = append(out[n.Group], planNode{n.ID, n.Commit, n.Condition + ": " + n.Why})
+		if n.State != reconcile.NodeAtTarget && len(out[n.Group]) < maxDiffer {
+			out[n.Group] = append(out[n.Group], planNode{n.ID, n.Commit, n.State + ": " + n.Why})
 		}
 	}
 	return out, nil
