@@ -16,13 +16,13 @@ func TestD09HaltIsNarrowed(t *testing.T) {
 	line := func(n int) schema.Origin {
 		return schema.Origin{Kind: "service", Pos: schema.Pos{File: "x.cue", Line: n}}
 	}
-	r := &Release{Commit: "c1", Origins: map[schema.Key]schema.Origin{a: line(1), b: line(2)}}
+	r := &Release{Commit: "c1", Origins: map[schema.Key][]schema.Origin{a: {line(1)}, b: {line(2)}}}
 	at := time.Unix(1, 0)
 	row := func(node string, n schema.Nack) *schema.SessionRow {
 		n.Type, n.At = schema.Clusters, at
 		return &schema.SessionRow{Node: schema.Node{ID: node}, Nack: &n}
 	}
-	h := haltOf(row("n", schema.Nack{Words: "not with a", Names: []string{"a", "b"}}), r, at)
+	h := haltOf(row("n", schema.Nack{Words: "not with a", Names: []string{"a", "b"}}), r, nil, at)
 	if d := cmp.Diff([]schema.Origin{line(1)}, h.Origins); d != "" {
 		t.Fatalf("by its words: %s", d)
 	}
@@ -32,20 +32,20 @@ func TestD09HaltIsNarrowed(t *testing.T) {
 		row("n", schema.Nack{Words: "not with a", Names: []string{"a", "b"}}), // not yet
 		row("m", found), {Node: schema.Node{ID: "n"}},
 	} {
-		if got := h.narrowed([]*schema.SessionRow{s}, r); got != nil {
+		if got := h.narrowed([]*schema.SessionRow{s}, r, nil); got != nil {
 			t.Errorf("narrowed by %+v: %+v", s, got)
 		}
 	}
 	later := row("n", other)
 	later.Nack.At = at.Add(1)
-	if h.narrowed([]*schema.SessionRow{later}, r) != nil {
+	if h.narrowed([]*schema.SessionRow{later}, r, nil) != nil {
 		t.Error("narrowed by another refusal")
 	}
-	got := h.narrowed([]*schema.SessionRow{row("m", found), row("n", found)}, r)
+	got := h.narrowed([]*schema.SessionRow{row("m", found), row("n", found)}, r, nil)
 	if d := cmp.Diff([]schema.Origin{line(2)}, got.Origins); d != "" {
 		t.Error(d)
 	}
-	if got.narrowed([]*schema.SessionRow{row("n", found)}, r) != nil {
+	if got.narrowed([]*schema.SessionRow{row("n", found)}, r, nil) != nil {
 		t.Error("narrowed twice")
 	}
 }

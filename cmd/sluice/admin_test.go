@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,7 +140,7 @@ func wantRefusal(t *testing.T, n *nodeDocument) {
 			continue
 		}
 		r := row.Resources[0]
-		if row.State != "nacked" || row.Acked == row.Desired || row.Served != row.Desired || r.Name != "web" || r.Acked == "" || r.Acked == r.Desired {
+		if row.State != "nacked" || row.Acked == row.Desired || row.Served != row.Desired || r.Name != "web" || r.Acked == "" || r.Acked == r.Desired || r.Served != r.Desired || r.State != "nacked" || r.Origin == nil {
 			t.Errorf("the routes are %+v", row)
 		}
 		if len(r.Changes) != 1 || !strings.Contains(r.Changes[0].Before, "cart: 90") || !strings.Contains(r.Changes[0].After, "cart: 50") {
@@ -239,6 +240,9 @@ func TestOperatorsBadInput(t *testing.T) {
 		{"abort --yes", "error: group edge has finished " + first[:7] + ": undo that in Git, with git revert " + first[:7]},
 		{"retry edge --yes", "error: group edge is neither halted nor parked: there is nothing to try again"},
 		{"retry --commit 0000000 --yes", "error: no group is at commit 0000000: look again"},
+		{"promote r-1 --yes", "error: nothing waits for a promotion: every group is one wave, and goes on by itself"},
+		{"promote r-9 --yes", "error: there is no rollout r-9 any more, or yet: the newest is r-1; see sluice history"},
+		{"history r-9", "error: the history has nothing of rollout r-9: see sluice history"},
 		{"top now", `error: sluice top takes no arguments, and got "now"`},
 		{"history 0000000", "error: the history has nothing of commit 0000000: see sluice history"},
 	} {
@@ -247,11 +251,30 @@ func TestOperatorsBadInput(t *testing.T) {
 			t.Errorf("sluice %s: got %swant %s", c.args, out, c.want)
 		}
 	}
-	for _, c := range []string{"nodes", "node edge-1", "history", "status"} {
+	for _, c := range []struct{ args, says string }{
+		{"nodes", "edge-1"},
+		{"node edge-1", "edge-1"},
+		{"history", "edge"},
+		{"status", "edge"},
+		{"sync -q", f.repo},
+		{"pause --yes", "edge"},
+		{"resume --yes", "edge"},
+	} {
+		said := map[string]string{}
 		for _, format := range dataFormats {
-			if out := cli(t, 0, append(strings.Fields(c), "-o", format, "--server", f.socket)...); !strings.Contains(out, "edge") {
-				t.Errorf("sluice %s -o %s: %s", c, format, out)
+			if c.args == "resume --yes" {
+				cli(t, 0, "pause", "--yes", "--server", f.socket)
 			}
+			said[format] = cli(t, 0, append(strings.Fields(c.args), "-o", format, "--server", f.socket)...)
+			if !strings.Contains(said[format], c.says) {
+				t.Errorf("sluice %s -o %s: %s", c.args, format, said[format])
+			}
+			if c.args == "pause --yes" {
+				cli(t, 0, "resume", "--yes", "--server", f.socket)
+			}
+		}
+		if len(said["wide"]) <= len(said["table"]) {
+			t.Errorf("sluice %s: wide says no more than table:\n%s%s", c.args, said["wide"], said["table"])
 		}
 	}
 }
@@ -291,6 +314,9 @@ func TestOtherServers(t *testing.T) {
 	must(t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"format_version": "0"}`) })
+	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"format_version": "1", "acts": [{"commit": "3f2a91c0", "rollout": "r-6"}, {"commit": "3f2a9200", "rollout": "r-7"}]}`)
+	})
 	srv := &http.Server{Handler: mux}
 	go srv.Serve(lis)
 	defer srv.Close()
@@ -298,8 +324,78 @@ func TestOtherServers(t *testing.T) {
 	wants(t, cli(t, 1, "status", "--server", socket), `^error: the server at \S+ speaks format "0" of the status, and this sluice "1": use the same version$`)
 	wants(t, cli(t, 1, "node", "x", "--server", filepath.Join(t.TempDir(), "none")), `^error: no sluice answers at \S+: start one with sluice serve, or name its socket with --server$`)
 	wants(t, cli(t, 1, "top", "--server", filepath.Join(t.TempDir(), "none")), `^error: no sluice answers at \S+: start one with sluice serve`)
-	if os.Getuid() != 0 {
-		must(t, os.Chmod(socket, 0))
-		wants(t, cli(t, 1, "history", "--server", socket), `^error: no sluice answers at \S+: permission denied; it is the user's who runs the server$`)
+	dead := filepath.Join(t.TempDir(), "dead.sock")
+	left, err := net.Listen("unix", dead)
+	must(t, err)
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	left.Close()
+	wants(t, cli(t, 1, "nodes", "--server", dead), `^error: no sluice answers at \S+: start one with sluice serve, or name its socket with --server$`)
+	wants(t, cli(t, 1, "history", "3f2a9", "--server", socket), `^error: revision 3f2a9 is ambiguous: it may be 3f2a91c0 or 3f2a9200; give more digits$`)
+	wants(t, cli(t, 0, "history", "r-7", "--server", socket), `^\S+ \S+ +r-7 +3f2a920 `)
+}
+
+// The socket of another user is denied, in one line.
+func TestSomebodyElsesSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sluice")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	must(t, os.Chmod(dir, 0o755))
+	socket := filepath.Join(dir, "s.sock")
+	lis, err := listenSocket(socket)
+	must(t, err)
+	defer lis.Close()
+	self, err := os.Executable()
+	must(t, err)
+	data, err := os.ReadFile(self)
+	must(t, err)
+	bin := filepath.Join(dir, "sluice")
+	must(t, os.WriteFile(bin, data, 0o755))
+	c := exec.Command(bin, "history", "--server", socket)
+	c.Dir, c.Env = dir, []string{"HOME=" + dir}
+	if os.Getuid() == 0 {
+		const nobody = 65534
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	} else {
+		must(t, os.Chmod(socket, 0)) // who is not root is kept out of what is its own
+	}
+	out, err := c.CombinedOutput()
+	if want := "error: no sluice answers at " + socket + ": permission denied; it is the user's who runs the server\n"; c.ProcessState.ExitCode() != 1 || string(out) != want {
+		t.Errorf("got %v, %swant %s", err, out, want)
+	}
+}
+
+// After a restart the status counts the nodes that have not come back, and the list
+// names them; a node that is refused is listed with the time of its last try.
+func TestNodesAfterARestart(t *testing.T) {
+	f := newShop(t)
+	first := commit(t, f.repo)
+	running, stop := f.serve()
+	cli(t, 0, "status", "--server", f.socket, "--wait", "--commit", first)
+	connect(t, running.XDS, "edge-1")
+	await(t, `^edge .*converged +- +1 +1 +1 +0$`, "status", "--server", f.socket)
+	second := f.shift(50, 50) // writes down who is there
+	cli(t, 0, "status", "--server", f.socket, "--wait", "--commit", second)
+	stop()
+	running, stop = f.serve()
+	defer stop()
+	wants(t, cli(t, 0, "status", "--server", f.socket), `^edge +r-2 .* +1 +0 +0 +0$`)
+	wants(t, cli(t, 0, "nodes", "--server", f.socket), `^edge-1 +edge +- +- +disconnected +was connected before the restart; waited for until [0-9:]{8}$`)
+	wants(t, cli(t, 0, "node", "edge-1", "--server", f.socket), `^edge-1  disconnected: was connected before the restart`)
+	connect(t, running.XDS, "stranger")
+	await(t, `^stranger +- +- +- +refused +no group matches .*; last seen [0-9:]{8}$`, "nodes", "--server", f.socket)
+	await(t, `^refused  node stranger: no group matches .* \(last seen [0-9:]{8}\)$`, "status", "--server", f.socket)
+	connect(t, running.XDS, "edge-1")
+	await(t, `^edge-1 +edge +`+second[:7]+` +\S+ +at-target`, "nodes", "--server", f.socket)
+	if out := cli(t, 0, "nodes", "--server", f.socket); strings.Count(out, "edge-1") != 1 {
+		t.Errorf("the node is listed twice:\n%s", out)
+	}
+}
+
+// Two nodes that share an id are said to.
+func TestTwinsAreShown(t *testing.T) {
+	n := &schema.NodeRow{Node: schema.Node{ID: "a"}, Sessions: 2, Twins: []string{"10.0.0.1", "10.0.0.2"}}
+	row := rowOf(n, &reconcile.NodeStatus{ID: "a", State: reconcile.NodeAtTarget})
+	if want := "two nodes use this id, at 10.0.0.1 and 10.0.0.2: give each its own"; row.Why != want || len(row.Twins) != 2 {
+		t.Errorf("the row is %+v", row)
 	}
 }
