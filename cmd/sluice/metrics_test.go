@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	node := connect(t, running.XDS, "edge-1")
-	await(t, `^edge +`+first[:7]+` +converged +- +1 +1 +1 +0$`, "status", "--server", socket)
+	await(t, `^edge +r-1 +`+first[:7]+` +1/1 +converged +- +1 +1 +1 +0$`, "status", "--server", socket)
 	node.refuse(schema.Routes, "no")
 	must(t, replaceIn(file, `split: {cart: 90, "cart-v2": 10}, timeout`, `split: {cart: 50, "cart-v2": 50}, timeout`))
 	second := commit(t, repo)
