@@ -55,7 +55,7 @@ func TestPeer10OneOfManyHalts(t *testing.T) {
 		}
 		before := n.counts()
 		n.release(cds)
-		r.until("the others to be held", func(st *Status) bool { return st.node(n.id).State == "held" })
+		r.until("the others to be held", func(st *Status) bool { return strings.HasPrefix(st.node(n.id).Why, "held: ") })
 		if got := n.counts(); got[rds] != before[rds] {
 			t.Errorf("node %s was sent %d tables after the halt", n.id, got[rds]-before[rds])
 		}
