@@ -314,7 +314,7 @@ func TestPauseAndAbort(t *testing.T) {
 	ask(reconcile.Pause)
 	routes := s.read("routes.json")
 	s.until("the stage to be over", func(g reconcile.GroupStatus) bool {
-		return len(g.Stages) > 0 && g.Stages[0].Acked == 1 && s.loop.Status().Nodes[0].State == "held"
+		return len(g.Stages) > 0 && g.Stages[0].Acked == 1 && strings.HasPrefix(s.loop.Status().Nodes[0].Why, "held: ")
 	})
 	s.merge(config("two", "10.0.0.9:80"))
 	s.until("the endpoints", func(reconcile.GroupStatus) bool { return strings.Contains(s.read("endpoints/two.json"), "10.0.0.9") })
