@@ -9,7 +9,7 @@ import "testing"
 func TestDemoUI(t *testing.T) {
 	p := newPane(t, 110, 60, []string{"TERM=xterm-256color"}, "demo", "--ui")
 	p.shows(`demo  `, `frontends .*✔ converged`, `backends .*✔ converged`)
-	p.shows(`source +[0-9a-f]{7}  every request to v2`)
+	p.shows(`source +r-[0-9]+  [0-9a-f]{7}  every request to v2`)
 	p.shows(`demo  \d+ requests, 0 failed`)
 	p.keys("q")
 	p.shows(`merge 3/3 `, `\d+ requests, 0 failed$`, `^exit code 0$`)
