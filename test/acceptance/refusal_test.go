@@ -19,7 +19,7 @@ func TestRefusal(t *testing.T) {
 	skipShort(t)
 	t.Parallel() // most of it is waiting
 	refused := []refusedType{
-		{schema.Routes, "I cannot route to svc-01: no such thing here", "echo: schema.#Listener"},
+		{schema.Routes, "I cannot route to svc-01: no such thing here", "routes: echo: schema.#Routes"},
 		{schema.Clusters, "cluster svc-01: unexpected discovery type", `"svc-01": schema.#Service`},
 		{schema.Endpoints, "endpoints of svc-01: zone-a is not for me", `"svc-01": schema.#Service`},
 	}
