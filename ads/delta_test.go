@@ -170,6 +170,20 @@ func TestD01ForeignVersions(t *testing.T) {
 	c.expect(rds, "r@1")
 }
 
+// A cluster of which nobody remembers anything is not deleted under the requests
+// that may be sent to it: it goes with the prune, and is never sent.
+func TestD01ForeignClusterOutlivesTheRoutes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, res(cds, "a", "1"))
+	c := f.deltaDial("n")
+	c.resume(cds, map[string]string{"a": "other", "gone": "1"})
+	c.expect(cds, "a@1")
+	c.ack(cds)
+	c.expect(cds, "-gone")
+	c.ack(cds)
+	c.quiet()
+}
+
 func TestD02SpontaneousAndStale(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, res(rds, "r", "1"), res(rds, "s", "1"), res(rds, "u", "1"))

@@ -234,7 +234,7 @@ func (s *session) owed(t schema.Type, want schema.Set) schema.Set {
 	}
 	var owed []*schema.Resource
 	for old, now := range schema.Diff(f.Acked, want) {
-		if now != nil && (moves || old == nil && ts.unknown.Get(now.Name) == nil) {
+		if now != nil && (now.Body != nil || t.Live()) && (moves || old == nil && ts.unknown.Get(now.Name) == nil) {
 			owed = append(owed, now)
 		}
 	}
@@ -243,7 +243,7 @@ func (s *session) owed(t schema.Type, want schema.Set) schema.Set {
 		again = ts.unknown.Union(again)
 	}
 	for r := range again.All() {
-		if w := want.Get(r.Name); w != nil {
+		if w := want.Get(r.Name); w != nil && (w.Body != nil || t.Live()) { // see spare
 			owed = append(owed, w)
 		}
 	}

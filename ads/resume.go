@@ -54,6 +54,7 @@ func (s *session) resume(t schema.Type, req *request) {
 	switch {
 	case !found:
 		s.suppose()
+		s.spare(t)
 		ts.before = s.maybe.Of(t)
 		s.puzzled = s.puzzled || t == schema.Routes && s.target.Client == schema.GRPC
 	case s.path == nil:

@@ -22,6 +22,23 @@ func (s *session) suppose() {
 	s.maybe = s.maybe.Union(all)
 }
 
+// spare keeps the clusters of which nobody remembers anything but what an Envoy
+// says of them itself: requests may still be sent to them, by routes that were on
+// their way when it was cut off. They go with the prune, after its drain (rule O10).
+func (s *session) spare(t schema.Type) {
+	if t != schema.Clusters || s.target.Client != schema.Envoy {
+		return
+	}
+	ts, f := &s.types[t], &s.facts.Types[t]
+	known, target := s.held.Of(t).Union(s.maybe.Of(t)), s.target.Snapshot.Of(t)
+	foreign := ts.unknown.Filter(func(r *schema.Resource) bool {
+		return r.Body == nil && known.Get(r.Name) == nil && target.Get(r.Name) == nil
+	})
+	ts.unknown = without(ts.unknown, foreign)
+	f.Acked = f.Acked.Union(foreign)
+	s.maybe = s.maybe.Replace(t, s.maybe.Of(t).Union(foreign))
+}
+
 // deaf takes note that a client came back without any listener, whatever it was
 // taken for, and reports whether that is news. After a refusal it may have some.
 func (s *session) deaf() bool {

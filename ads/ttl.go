@@ -58,7 +58,7 @@ func (s *session) beat(t schema.Type, now time.Time) {
 		return
 	}
 	// What a refused response would have removed may still be there.
-	held := f.Acked.Union(ts.unknown.Filter(func(r *schema.Resource) bool {
+	held := f.Acked.Filter(func(r *schema.Resource) bool { return r.Body != nil }).Union(ts.unknown.Filter(func(r *schema.Resource) bool {
 		return r.Body != nil && ts.refused.versions[r.Name] != r.Version
 	}))
 	if held.Len() == 0 {
