@@ -163,3 +163,29 @@ func TestP09HazardFreezes(t *testing.T) {
 	r.done("edge", last)
 	edge.sees("edge → e2, e2@10.0.0.1:80")
 }
+
+// TestP14LastEndpoint: endpoints go out at once, so a commit that takes the last one
+// away is not served, unless that is allowed; the group is frozen, others go on.
+func TestP14LastEndpoint(t *testing.T) {
+	r := idleRig(t)
+	first := r.mergeFiles(owners("f1", "e1"))
+	r.start()
+	r.read(first)
+	edge := r.connect("edge-1")
+	edge.sees("edge → e1, e1@10.0.0.1:80")
+	r.done("edge", first)
+
+	empty := owners("f2", "e1")
+	empty["edge/edge.cue"] = strings.Replace(empty["edge/edge.cue"], `[{address: "10.0.0.1:80"}]`, "[]", 1)
+	second := r.mergeFiles(empty)
+	r.done("front", second)
+	if g := r.state("edge", Frozen).group("edge"); g.Base != first || !strings.Contains(g.Why, "edge/edge.cue:8") || !strings.Contains(g.Why, "loses its last endpoint") {
+		t.Fatalf("edge is %+v", g)
+	}
+	edge.sees("edge → e1, e1@10.0.0.1:80")
+
+	other := owners("f2", "e1")
+	other["edge/edge.cue"] = strings.Replace(other["edge/edge.cue"], "10.0.0.1:80", "10.0.0.2:80", 1)
+	r.done("edge", r.mergeFiles(other))
+	edge.sees("edge → e1, e1@10.0.0.2:80")
+}

@@ -23,6 +23,7 @@ func (l *Loop) desire(f *schema.Fleet) {
 			g.Gone, g.next = true, nil
 		}
 	}
+	live := f.Live
 	for i := range f.Groups {
 		g := l.groups[f.Groups[i].Name]
 		if g == nil {
@@ -35,14 +36,19 @@ func (l *Loop) desire(f *schema.Fleet) {
 				r.Origins[res.Key] = o
 			}
 		}
-		if why := l.refuses(f, g, r); why != "" {
+		why := l.refuses(f, g, r)
+		for _, h := range l.emptied(f, g, r) { // what the nodes hold stays as it is
+			live = live.Replace(h.Key.Type, live.Of(h.Key.Type).Without(h.Key.Name))
+			why = hazardWords(f, h)
+		}
+		if why != "" {
 			g.frozen = &Rejected{Commit: f.Commit, Why: why}
 			l.opts.Log.Error("group frozen: there is no safe path to what a commit wants of it", "group", r.Group.Name, "commit", f.Commit, "why", why)
 			continue
 		}
 		g.desire(r)
 	}
-	l.live = l.live.Union(f.Live)
+	l.live = l.live.Union(live)
 }
 
 // refuses says why a release is not for the nodes of a group, which would be led to
@@ -67,11 +73,28 @@ func (l *Loop) refuses(f *schema.Fleet, g *group, r *Release) string {
 	_, hazards := planner.Prove(path, f.Live)
 	for _, h := range hazards {
 		if h.Severity == planner.Blocking && f.Allowed(r.Group.Name, h.Code, h.Key) == "" {
-			return fmt.Sprintf("%s: %s (%s); %s, or allow it there: allow: %q: \"why\"",
-				f.Provenance.Of(h.Key).Pos, h.Message, h.Code, h.WayOut, h.Code)
+			return hazardWords(f, h)
 		}
 	}
 	return ""
+}
+
+// emptied are the hazards of live bodies that a commit takes the last usable
+// endpoint from, and that nobody allows.
+func (l *Loop) emptied(f *schema.Fleet, g *group, r *Release) []planner.Hazard {
+	now := g.release()
+	if now == nil {
+		return nil
+	}
+	return slices.DeleteFunc(planner.Emptied(now.Group.Snapshot, l.live, f.Live), func(h planner.Hazard) bool {
+		return f.Allowed(r.Group.Name, h.Code, h.Key) != ""
+	})
+}
+
+// hazardWords say where a hazard stands, what it is and what to do.
+func hazardWords(f *schema.Fleet, h planner.Hazard) string {
+	return fmt.Sprintf("%s: %s (%s); %s, or allow it there: allow: %q: \"why\"",
+		f.Provenance.Of(h.Key).Pos, h.Message, h.Code, h.WayOut, h.Code)
 }
 
 // proceed begins every rollout that may begin. A group without nodes is done at

@@ -117,7 +117,7 @@ func (b *planBuilder) group(g *schema.Group) error {
 		b.tests(g.Name, path)
 	}
 	b.doc.Groups = append(b.doc.Groups, row)
-	b.prove(g, proof, hazards)
+	b.prove(g, proof, append(hazards, planner.Emptied(w.from.snap, w.from.fleet.Live, to.fleet.Live)...))
 	return b.traffic(g.Name, w.from.snap, to.snap)
 }
 
