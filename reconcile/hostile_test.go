@@ -31,7 +31,7 @@ func TestHostileCommits(t *testing.T) {
 	cache := compile.NewCache("")
 	r.opts.Compile = func(ctx context.Context, tree fs.FS, commit string) (*schema.Fleet, error) {
 		return compile.Fleet(ctx, tree, compile.Options{
-			Commit: commit, Cache: cache, Salvage: true, Limits: compile.Limits{Memory: 300 << 20, Deadline: 2 * time.Second},
+			Commit: commit, Cache: cache, Salvage: true, Limits: compile.Limits{Memory: workerMemory, Deadline: 2 * time.Second},
 		})
 	}
 	first := r.mergeFiles(owners("f1", "e1"))
