@@ -14,7 +14,7 @@ TESTFILES = $(GO) list -e -find -f '{{$$d := .Dir}}{{range .TestGoFiles}}{{$$d}}
 with = $(sort $(patsubst %/,%,$(dir $(shell $(TESTFILES) | xargs grep -lE $(1)))))
 
 .DEFAULT_GOAL := help
-.PHONY: help check fmt fmt-check vet lint darwin test race sim e2e e2e-deps bench bench-compile bench-plan screenshot golden fuzz vuln
+.PHONY: help check fmt fmt-check vet lint darwin test race sim sim-replay e2e e2e-deps bench bench-compile bench-plan screenshot golden fuzz vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ SIMCHECKS ?= 10000
 sim: ## modelled clients: SIMCHECKS (10000) of each property of paths, and as many histories
 	$(GO) test -json ./planner -timeout 30m -rapid.checks $(SIMCHECKS) | $(SKIPS)
 	$(GO) test -json ./test/sim -timeout 30m -histories $(SIMCHECKS) -stop 20 | $(SKIPS)
+
+REPLAYS ?= 200
+sim-replay: ## REPLAYS (200) seeds played to the models and to grpc-go and MOSN: they must agree
+	$(GO) test -tags e2e -v -count 1 -timeout 30m ./test/sim -run TestReplay -replays $(REPLAYS)
 
 e2e: ## real clients and load, one package at a time
 	$(GO) test -p 1 -tags e2e -timeout 30m -json ./cmd/sluice ./test/... | $(SKIPS)
