@@ -298,6 +298,7 @@ func TestIntentCommands(t *testing.T) {
 	}
 	wants(t, ask("\n", "pause", "edge"), `^edge at [0-9a-f]{7}, 0 nodes: nothing new is served`, `^pause 1 group, 0 nodes\? \[y/N\] nothing was done$`)
 	wants(t, ask("y\n", "pause", "edge"), `^edge +r-1 +[0-9a-f]{7} +0 +nothing new is served`)
+	wants(t, cli(t, 0, "status", "--server", f.socket), `^converged  edge: paused by .*: the next commit waits$`)
 	f.shift(50, 50)
 	await(t, `^edge .*paused`, "status", "--server", f.socket)
 	wants(t, ask("", "resume", "--yes", "-o", "yaml"), `^verb: resume$`, `^  - group: edge$`)

@@ -179,7 +179,7 @@ func troubles(st *reconcile.Status) []string {
 		switch {
 		case g.Halt != nil:
 			out = append(out, haltText(g))
-		case g.Why != "" && g.State != reconcile.Converged:
+		case g.Why != "" && (g.State != reconcile.Converged || g.Paused != nil):
 			out = append(out, fmt.Sprintf("%s  %s: %s", g.State, g.Name, g.Why))
 		}
 	}
