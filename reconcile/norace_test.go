@@ -2,5 +2,4 @@
 
 package reconcile
 
-// workerMemory bounds the workers of tests.
-const workerMemory = 300 << 20
+const raced = false

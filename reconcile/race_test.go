@@ -2,5 +2,5 @@
 
 package reconcile
 
-// workerMemory bounds the workers of tests: the race detector takes much of its own.
-const workerMemory = 4 << 30
+// raced says that the race detector is on: it takes much memory of its own.
+const raced = true
