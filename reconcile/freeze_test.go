@@ -119,20 +119,32 @@ func TestFrozenWaits(t *testing.T) {
 	edge.sees("edge → e2, e2@10.0.0.1:80")
 }
 
+// edgeRig is a server of owners, and a node of the group edge that holds their
+// first commit.
+func edgeRig(t *testing.T) (r *rig, edge *node, first string) {
+	r = idleRig(t)
+	first = r.mergeFiles(owners("f1", "e1"))
+	r.start()
+	r.read(first)
+	edge = r.connect("edge-1")
+	edge.sees("edge → e1, e1@10.0.0.1:80")
+	r.done("edge", first)
+	return r, edge, first
+}
+
+// emptied are owners whose edge leads to a service without endpoints.
+func emptied(service string) map[string]string {
+	files := owners("f2", service)
+	files["edge/edge.cue"] = strings.Replace(files["edge/edge.cue"], `[{address: "10.0.0.1:80"}]`, "[]", 1)
+	return files
+}
+
 // TestP09HazardFreezes: what has no safe path is not rolled out. The group's nodes
 // keep what they have, also after a restart, until the hazard is mended, or allowed
 // where it stands; other groups go on.
 func TestP09HazardFreezes(t *testing.T) {
-	r := idleRig(t)
-	first := r.mergeFiles(owners("f1", "e1"))
-	r.start()
-	r.read(first)
-	edge := r.connect("edge-1")
-	edge.sees("edge → e1, e1@10.0.0.1:80")
-	r.done("edge", first)
-
-	empty := owners("f2", "e2")
-	empty["edge/edge.cue"] = strings.Replace(empty["edge/edge.cue"], `[{address: "10.0.0.1:80"}]`, "[]", 1)
+	r, edge, first := edgeRig(t)
+	empty := emptied("e2")
 	second := r.mergeFiles(empty)
 	r.done("front", second)
 	wantFrozen := func() {
@@ -167,22 +179,25 @@ func TestP09HazardFreezes(t *testing.T) {
 // TestP14LastEndpoint: endpoints go out at once, so a commit that takes the last one
 // away is not served, unless that is allowed; the group is frozen, others go on.
 func TestP14LastEndpoint(t *testing.T) {
-	r := idleRig(t)
-	first := r.mergeFiles(owners("f1", "e1"))
-	r.start()
-	r.read(first)
-	edge := r.connect("edge-1")
-	edge.sees("edge → e1, e1@10.0.0.1:80")
-	r.done("edge", first)
-
-	empty := owners("f2", "e1")
-	empty["edge/edge.cue"] = strings.Replace(empty["edge/edge.cue"], `[{address: "10.0.0.1:80"}]`, "[]", 1)
+	r, edge, first := edgeRig(t)
+	empty := emptied("e1")
 	second := r.mergeFiles(empty)
 	r.done("front", second)
-	if g := r.state("edge", Frozen).group("edge"); g.Base != first || !strings.Contains(g.Why, "edge/edge.cue:8") || !strings.Contains(g.Why, "loses its last endpoint") {
-		t.Fatalf("edge is %+v", g)
+	wantFrozen := func() {
+		t.Helper()
+		if g := r.state("edge", Frozen).group("edge"); g.Base != first || !strings.Contains(g.Why, "edge/edge.cue:8") || !strings.Contains(g.Why, "loses its last endpoint") {
+			t.Fatalf("edge is %+v", g)
+		}
+		edge.sees("edge → e1, e1@10.0.0.1:80")
 	}
-	edge.sees("edge → e1, e1@10.0.0.1:80")
+	wantFrozen()
+	edge.close()
+	r.stop()
+	r.start()
+	r.done("front", second)
+	edge.dial(r)
+	wantFrozen()
+	r.connect("edge-2").sees("edge → e1, e1@10.0.0.1:80") // which holds nothing yet
 
 	other := owners("f2", "e1")
 	other["edge/edge.cue"] = strings.Replace(other["edge/edge.cue"], "10.0.0.1:80", "10.0.0.2:80", 1)
