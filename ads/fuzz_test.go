@@ -122,6 +122,9 @@ func (m *model) answer(ok bool, req *request) {
 		for x := range r.body.set.All() {
 			m.doubt[x.Name] = true
 		}
+		for _, n := range r.body.gone { // it holds it still, and need not
+			m.doubt[n] = true
+		}
 	} else {
 		for x := range r.body.set.All() {
 			if m.asked[x.Name] { // and not dropped since
@@ -143,6 +146,7 @@ func FuzzDelta(f *testing.F) {
 	f.Add([]byte{0x00, 0x40, 0x11, 0x40, 0x80, 0x40, 0xc5, 0x40, 0x22, 0x60, 0x83, 0x40})
 	f.Add([]byte{0x3f, 0x40, 0xc1, 0x60, 0xc2, 0x40, 0xc0, 0x40})
 	f.Add([]byte{0x01, 0x21, 0x01, 0x60, 0xff, 0x40, 0xe1, 0x21, 0x40, 0x02})
+	f.Add([]byte("\x990\xdfAA0\xc1a")) // a removal is refused
 	f.Fuzz(func(t *testing.T, moves []byte) {
 		if len(moves) > 200 {
 			return
@@ -219,8 +223,12 @@ func (m *model) check() {
 		}
 	}
 	for n, v := range m.holds {
-		if r := f.Acked.Get(n); (r == nil || r.Version != v) && !m.doubt[n] {
+		r := f.Acked.Get(n)
+		if (r == nil || r.Version != v) && !m.doubt[n] {
 			m.t.Errorf("the client holds %s@%s, and acked is %v", n, v, r)
+		}
+		if r == nil && m.sess.types[rds].unknown.Get(n) == nil {
+			m.t.Errorf("the client holds %s@%s, and the session has forgotten that it may", n, v)
 		}
 	}
 }
