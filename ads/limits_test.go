@@ -55,8 +55,9 @@ func TestX05NamesOfASubscription(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n := f.srv.Stats().Ended[Greedy].Load(); n != 2 || log.count("the limit is 100 names") != 2 {
-		t.Errorf("counted %d, logged %d", n, log.count("the limit is 100 names"))
+	f.over(Greedy, 2)
+	if n := log.count("the limit is 100 names"); n != 2 {
+		t.Errorf("logged %d times", n)
 	}
 }
 
@@ -143,8 +144,9 @@ func TestX05WatchdogEndsAClientThatDoesNotRead(t *testing.T) {
 	slow.expect(rds, "r@1")
 	f.deaf("deaf")
 	f.ended("deaf")
-	if n := f.srv.Stats().Ended[Stalled].Load(); n != 1 || log.count("its client does not read") != 1 {
-		t.Errorf("counted %d, logged %d", n, log.count("its client does not read"))
+	f.over(Stalled, 1)
+	if n := log.count("its client does not read"); n != 1 {
+		t.Errorf("logged %d times", n)
 	}
 	slow.quiet()
 }
@@ -246,9 +248,7 @@ func TestX05NewStreamsASecond(t *testing.T) {
 	c := f.dial("late")
 	c.ask(cds)
 	c.ends("Unavailable desc = more than 1 streams a second: come back later")
-	if n := f.srv.Stats().Ended[Crowded].Load(); n != 1 {
-		t.Errorf("counted %d", n)
-	}
+	f.over(Crowded, 1)
 }
 
 func TestX05SessionsOfANode(t *testing.T) {
@@ -291,8 +291,6 @@ func TestX05GarbageAndHugeRequests(t *testing.T) {
 			}
 		})
 	}
-	if n := f.srv.Stats().Ended[Garbage].Load(); n != 2 {
-		t.Errorf("counted %d", n)
-	}
+	f.over(Garbage, 2)
 	good.quiet()
 }

@@ -148,11 +148,11 @@ func (p *parting) GRPCStatus() *status.Status { return p.status }
 // why in the log where the client is to blame.
 func (s *Server) over(end *ending, node, peer string, err error) {
 	reason := reasonOf(end, err)
-	s.stats.Ended[reason].Add(1)
 	switch reason {
 	case Silent, Garbage, Mistaken, Greedy, Crowded:
 		s.log.Warn("stream ended", "node", node, "peer", peer, "reason", reason.String(), "why", status.Convert(err).Message())
 	}
+	s.stats.Ended[reason].Add(1)
 }
 
 func reasonOf(end *ending, err error) Reason {
