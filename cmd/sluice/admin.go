@@ -9,13 +9,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/sluice-xds/sluice/reconcile"
 )
 
-// admin answers on the socket. It owns nothing: the loop's status is an immutable
+// admin answers on the socket, and over TCP. It owns nothing: the loop's status is an immutable
 // document, a sync is a hint, and intents are the loop's.
 type admin struct {
 	loop *reconcile.Loop
@@ -48,9 +49,20 @@ func (a *admin) routes() []adminRoute {
 func adminHandler(loop *reconcile.Loop, cfg *serverConfig) http.Handler {
 	a := &admin{loop, cfg, eventBeat}
 	mux := http.NewServeMux()
+	methods := map[string][]string{}
 	for _, r := range a.routes() {
 		mux.HandleFunc(r.method+" "+r.path, r.serve)
+		methods[r.path] = append(methods[r.path], r.method)
 	}
+	for path, known := range methods {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(known, ", "))
+			answer(w, http.StatusMethodNotAllowed, adminError{fmt.Sprintf("%s takes %s, and not %s", r.URL.Path, strings.Join(known, ", "), r.Method)})
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, adminError{fmt.Sprintf("this server has no %s: see docs/admin-api.yaml, or use the same version of sluice as the server", r.URL.Path)})
+	})
 	return mux
 }
 
@@ -98,8 +110,9 @@ type syncDocument struct {
 	Before        reconcile.SourceStatus `json:"before"` // the source as it was when the poll was asked for
 }
 
-func (a *admin) sync(w http.ResponseWriter, _ *http.Request) {
+func (a *admin) sync(w http.ResponseWriter, r *http.Request) {
 	doc := syncDocument{reconcile.StatusFormat, a.source()}
+	a.cfg.Log.Info("sync", "by", peerName(r.Context()))
 	a.loop.Sync()
 	answer(w, http.StatusAccepted, doc)
 }
@@ -113,7 +126,7 @@ func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {
 		case st.Rejected != nil:
 			why = "commit " + short(st.Rejected.Commit) + " is rejected"
 		}
-		http.Error(w, "not ready: "+why, http.StatusServiceUnavailable)
+		answer(w, http.StatusServiceUnavailable, adminError{"not ready: " + why})
 		return
 	}
 	fmt.Fprintln(w, "ok")

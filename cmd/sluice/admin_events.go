@@ -14,6 +14,9 @@ import (
 // hears nothing for three of them should connect anew.
 const eventBeat = 5 * time.Second
 
+// eventPatience is how long a reader of events may read nothing, beats included.
+const eventPatience = 2 * time.Minute
+
 // The kinds that are of the stream, and not of the fleet.
 const (
 	eventHeartbeat = "heartbeat" // nothing happened
@@ -39,6 +42,11 @@ func (a *admin) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
+	// The stream outlasts the server's limits for a request, and a reader that does
+	// not read ends it.
+	_ = out.SetReadDeadline(time.Time{})
+	alive := func() { _ = out.SetWriteDeadline(time.Now().Add(eventPatience)) }
+	alive()
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	tick := time.NewTicker(beat)
@@ -65,10 +73,11 @@ func (a *admin) events(w http.ResponseWriter, r *http.Request) {
 		if len(list) > 0 && out.Flush() != nil {
 			return
 		}
+		alive()
 		select {
 		case <-more:
 		case <-tick.C:
-			if enc.Encode(heartbeat(after)) != nil || out.Flush() != nil {
+			if !stillWelcome(r.Context()) || enc.Encode(heartbeat(after)) != nil || out.Flush() != nil {
 				return
 			}
 		case <-r.Context().Done():

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,37 +16,34 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/sluice-xds/sluice/reconcile"
 )
 
-// adminClient speaks with a server over its Unix socket.
+// adminClient speaks with a server.
 type adminClient struct {
-	socket string
-	http   *http.Client
+	at    string // path of its socket, or URL
+	base  string // before the paths of the API
+	token string // shown with every request; never printed
+	cert  bool   // a certificate is shown too
+	http  *http.Client
 }
 
+// newAdminClient speaks over a server's Unix socket.
 func newAdminClient(socket string) *adminClient {
 	var d net.Dialer
-	return &adminClient{socket, &http.Client{Transport: &http.Transport{
+	return &adminClient{at: socket, base: "http://sluice", http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", socket) },
 	}}}
 }
 
-// serverFlag adds --server.
-func serverFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("server", defaultSocket(), "admin socket of the server")
-}
-
 // unreachable says that no server answers. A command may do without one, or wait.
 type unreachable struct {
-	socket string
-	why    string
+	at  string
+	why string
 }
 
 func (e *unreachable) Error() string {
-	return fmt.Sprintf("no sluice answers at %s: %s", e.socket, e.why)
+	return fmt.Sprintf("no sluice answers at %s: %s", e.at, e.why)
 }
 
 // status asks for the status.
@@ -132,17 +130,21 @@ func (c *adminClient) get(ctx context.Context, path string, doc any) error {
 
 func (c *adminClient) read(body []byte, doc any) error {
 	if err := json.Unmarshal(body, doc); err != nil {
-		return fmt.Errorf("cannot read the answer of %s: %w; use the same version of sluice as the server", c.socket, err)
+		return fmt.Errorf("cannot read the answer of %s: %w; use the same version of sluice as the server", c.at, err)
 	}
 	return nil
 }
 
 func (c *adminClient) sameFormat(format string) error {
 	if format != reconcile.StatusFormat {
-		return fmt.Errorf("the server at %s speaks format %q of the status, and this sluice %q: use the same version", c.socket, format, reconcile.StatusFormat)
+		return fmt.Errorf("the server at %s speaks format %q of the status, and this sluice %q: use the same version", c.at, format, reconcile.StatusFormat)
 	}
 	return nil
 }
+
+// answerLimit is the largest answer that is read, in bytes: some hundred thousand
+// nodes.
+const answerLimit = 256 << 20
 
 // do makes one request and reads the answer.
 func (c *adminClient) do(ctx context.Context, method, path string, in io.Reader) ([]byte, error) {
@@ -151,9 +153,12 @@ func (c *adminClient) do(ctx context.Context, method, path string, in io.Reader)
 		return nil, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	body, err := io.ReadAll(io.LimitReader(res.Body, answerLimit+1))
 	if err != nil {
 		return nil, c.failed(ctx, err)
+	}
+	if len(body) > answerLimit {
+		return nil, fmt.Errorf("cannot read the answer of %s: it is larger than %d MiB", c.at, answerLimit>>20)
 	}
 	return body, nil
 }
@@ -168,9 +173,12 @@ func (e *saidNo) Error() string { return e.why }
 
 // open makes a request. An answer that is no success is an error.
 func (c *adminClient) open(ctx context.Context, method, path string, in io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://sluice"+path, in)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, in)
 	if err != nil {
 		return nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -184,30 +192,42 @@ func (c *adminClient) open(ctx context.Context, method, path string, in io.Reade
 	if err != nil {
 		return nil, c.failed(ctx, err)
 	}
+	if res.StatusCode == http.StatusUnauthorized && c.token == "" && !c.cert {
+		return nil, &saidNo{res.StatusCode, fmt.Sprintf("the server at %s wants to know who asks: give a token with --token-file, or in SLUICE_TOKEN", c.at)}
+	}
 	var no adminError
 	if json.Unmarshal(body, &no) == nil && no.Error != "" {
 		return nil, &saidNo{res.StatusCode, no.Error}
 	}
 	what, _, _ := strings.Cut(path, "?")
 	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusMethodNotAllowed {
-		return nil, &saidNo{res.StatusCode, fmt.Sprintf("the server at %s is older than this sluice, and has no %s %s: use the same version", c.socket, method, what)}
+		return nil, &saidNo{res.StatusCode, fmt.Sprintf("the server at %s is older than this sluice, and has no %s %s: use the same version", c.at, method, what)}
 	}
-	return nil, &saidNo{res.StatusCode, fmt.Sprintf("the server at %s refused %s %s: %s", c.socket, method, what, strings.TrimSpace(string(body)))}
+	return nil, &saidNo{res.StatusCode, fmt.Sprintf("the server at %s refused %s %s: %s", c.at, method, what, strings.TrimSpace(string(body)))}
 }
 
 // failed says what to do about a socket that does not answer.
 func (c *adminClient) failed(ctx context.Context, err error) error {
+	var untrusted *tls.CertificateVerificationError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case isURL(c.at) && errors.Is(err, syscall.ECONNREFUSED):
+		return &unreachable{c.at, "start one with sluice serve --admin, or name it with --server"}
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("cannot trust the server at %s: %w; --server-ca names an authority that vouches for it", c.at, untrusted.Err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return &unreachable{c.socket, "start one with sluice serve, or name its socket with --server"}
+		return &unreachable{c.at, "start one with sluice serve, or name its socket with --server"}
 	case errors.Is(err, fs.ErrPermission):
-		return &unreachable{c.socket, "permission denied; it is the user's who runs the server"}
+		return &unreachable{c.at, "permission denied; it is the user's who runs the server"}
 	}
 	var op *net.OpError
-	if errors.As(err, &op) {
+	var request *url.Error
+	switch {
+	case errors.As(err, &op):
 		err = op.Err
+	case errors.As(err, &request):
+		err = request.Err
 	}
-	return &unreachable{c.socket, err.Error()}
+	return &unreachable{c.at, err.Error()}
 }

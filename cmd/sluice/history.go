@@ -25,12 +25,16 @@ func newHistoryCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
-		doc, err := newAdminClient(*socket).history(ctx)
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
+		doc, err := c.history(ctx)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 			return nil
 		},
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	commit := cmd.Flags().String("commit", "", "only groups that are at this commit or rollout (3f2a91c, r-42), or on their way to it")
 	output := outputFlag(cmd, dataFormats...)
@@ -40,7 +40,11 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 		if len(args) == 1 {
 			in.Group = args[0]
 		}
-		out, err := a.intend(ctx, newAdminClient(*socket), in, *yes)
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
+		out, err := a.intend(ctx, c, in, *yes)
 		if err != nil || out == nil {
 			return err
 		}

@@ -25,12 +25,16 @@ its own words.`,
 			return nil
 		},
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
-		doc, err := newAdminClient(*socket).node(ctx, args[0])
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
+		doc, err := c.node(ctx, args[0])
 		if err != nil {
 			return err
 		}

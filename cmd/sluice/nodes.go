@@ -21,7 +21,7 @@ attention first: nacked, refused, behind, disconnected, at-target.`,
 		Example: "  sluice nodes --state nacked\n  sluice nodes --group edge -o wide",
 		Args:    none,
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	f := cmd.Flags()
 	group := f.String("group", "", "only nodes of this group")
 	state := &choice{"", reconcile.NodeStates}
@@ -42,7 +42,11 @@ attention first: nacked, refused, behind, disconnected, at-target.`,
 		if *limit > 0 {
 			q.Set("limit", strconv.Itoa(*limit))
 		}
-		doc, err := newAdminClient(*socket).nodes(ctx, q)
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
+		doc, err := c.nodes(ctx, q)
 		if err != nil {
 			return err
 		}

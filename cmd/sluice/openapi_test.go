@@ -52,6 +52,23 @@ func TestOpenAPIRoutes(t *testing.T) {
 	}
 }
 
+// What a request may show is a scheme that is described.
+func TestOpenAPISecurity(t *testing.T) {
+	doc := readOpenAPI(t)
+	var got []string
+	for _, one := range doc.at("security").([]any) {
+		for scheme := range one.(map[string]any) {
+			if doc.at("components", "securitySchemes", scheme, "type") == nil {
+				t.Errorf("nothing is said of the scheme %s", scheme)
+			}
+			got = append(got, scheme)
+		}
+	}
+	if want := []string{"token", "certificate"}; !slices.Equal(got, want) {
+		t.Errorf("the schemes are %v, want %v", got, want)
+	}
+}
+
 // check holds an answer against what the file says of it.
 func (o openAPI) check(t *testing.T, method, path, code string, body []byte) {
 	t.Helper()

@@ -38,7 +38,7 @@ allowed; with --detailed-exitcode with 2 if there are changes.`,
 	f := cmd.Flags()
 	f.StringVar(&p.base, "base", "", "plan from this revision, without a server")
 	f.StringVar(&p.to, "to", "", "plan to this revision instead of the working tree")
-	f.StringVar(&p.server, "server", defaultSocket(), "plan from what the nodes of the server behind this admin socket hold")
+	p.server = serverFlags(cmd, "plan from what the nodes of this server hold")
 	f.StringSliceVar(&p.allow, "allow", nil, "accept the hazard of this code; may be repeated")
 	f.StringVar(&p.out, "out", "", "also save the plan in this file, bound to the content that it was made from")
 	f.StringVar(&p.check, "check", "", "refuse if the plan saved in this file no longer holds")
@@ -49,7 +49,6 @@ allowed; with --detailed-exitcode with 2 if there are changes.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
-		p.explicit = cmd.Flags().Changed("server")
 		doc, err := p.run(ctx, dirOf(args), *folder)
 		if err != nil {
 			return because(ctx, err)
@@ -78,11 +77,12 @@ allowed; with --detailed-exitcode with 2 if there are changes.`,
 // planRun is one run of the command.
 type planRun struct {
 	*app
-	base, to, server string
-	explicit         bool // the server was named
-	allow            []string
-	out, check       string // files
+	base, to   string
+	server     *serverAt
+	allow      []string
+	out, check string // files
 
+	client *adminClient
 	tree   *workTree
 	repo   *reconcile.WorkRepo
 	fleets map[string]*schema.Fleet // compiled, by commit
@@ -170,7 +170,7 @@ func (p *planRun) begin(ctx context.Context, in *planInput) error {
 		return p.running(ctx, in, st)
 	}
 	var away *unreachable
-	if p.explicit || !errors.As(err, &away) {
+	if p.server.named() || !errors.As(err, &away) {
 		return err
 	}
 	to := p.to
@@ -180,7 +180,7 @@ func (p *planRun) begin(ctx context.Context, in *planInput) error {
 	base, err := p.repo.MergeBase(to, "origin/HEAD")
 	if err != nil {
 		p.note("%v", err)
-		return fmt.Errorf("a plan needs a base: no server answers at %s, and %s has no merge base with origin/HEAD; name a revision, such as --base HEAD", p.server, to)
+		return fmt.Errorf("a plan needs a base: no server answers at %s, and %s has no merge base with origin/HEAD; name a revision, such as --base HEAD", p.server.at, to)
 	}
 	return p.offline(ctx, in, base, "merge base of "+to+" and origin/HEAD")
 }

@@ -14,15 +14,23 @@ import (
 // maxDiffer is how many nodes a plan names for each group; nodes has all.
 const maxDiffer = 20
 
-func (p *planRun) ask(ctx context.Context) (*reconcile.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// ask asks the server. One that nobody named must not keep a plan waiting.
+func (p *planRun) ask(ctx context.Context) (st *reconcile.Status, err error) {
+	if p.client, err = p.server.client(); err != nil {
+		return nil, err
+	}
+	limit := 5 * time.Second
+	if p.server.named() {
+		limit = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return newAdminClient(p.server).status(ctx)
+	return p.client.status(ctx)
 }
 
 // running takes each group's state from a server.
 func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
-	p.say("base: what the nodes of the server at %s have acknowledged", p.server)
+	p.say("base: what the nodes of the server at %s have acknowledged", p.server.at)
 	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: "server"}
 	differ, err := p.differing(ctx)
 	if err != nil {
@@ -54,7 +62,7 @@ func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Stat
 // differing asks which nodes are not where their group is, and why, by group:
 // those that ask for attention first.
 func (p *planRun) differing(ctx context.Context) (map[string][]planNode, error) {
-	doc, err := newAdminClient(p.server).nodes(ctx, url.Values{"sort": {"trouble"}})
+	doc, err := p.client.nodes(ctx, url.Values{"sort": {"trouble"}})
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask for the nodes: %w", err)
 	}

@@ -40,6 +40,11 @@ store; if Git cannot be read, or a commit is wrong, the fleet keeps what it has.
 	f.StringVar(&cfg.Metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
 	f.StringVar(&cfg.CSDS, "csds", "", "address of the client status discovery service, for operators (default: none)")
 	f.StringVar(&cfg.Socket, "socket", defaultSocket(), "admin socket")
+	f.StringVar(&cfg.Admin.Addr, "admin", "", "also serve the admin API at this address, over TLS unless it is a loopback one (default: none)")
+	f.StringVar(&cfg.Admin.Tokens, "admin-tokens", "", "file of who may use --admin: lines \"read NAME TOKEN\" and \"write NAME TOKEN\", readable by its owner alone")
+	f.StringVar(&cfg.Admin.Cert, "admin-cert", "", "certificate of --admin, in PEM")
+	f.StringVar(&cfg.Admin.Key, "admin-key", "", "its key")
+	f.StringVar(&cfg.Admin.ClientCA, "admin-client-ca", "", "authorities whose certificates clients may show in the place of a token, in PEM")
 	f.DurationVar(&cfg.Poll, "poll", 15*time.Second, "time between two looks at the branch, ±10%")
 	f.DurationVar(&cfg.Leave, "leave", 10*time.Second, "at a stop, end the nodes' streams over this time; 0 cuts them")
 	f.BoolVar(&cfg.AllowRewrite, "allow-rewrite", false, "follow the branch even if its history was rewritten (default: keep the last good commit)")
@@ -80,6 +85,9 @@ func (cfg *serverConfig) check() error {
 		return errors.New("--files-as says how nodes know the folder of --files: name that too")
 	case cfg.AckWait <= 0:
 		return fmt.Errorf("--ack-wait %v: want more than 0", cfg.AckWait)
+	}
+	if err := cfg.Admin.check(); err != nil {
+		return err
 	}
 	if cfg.Path != "" {
 		p := path.Clean(filepath.ToSlash(cfg.Path))

@@ -34,6 +34,7 @@ type serverConfig struct {
 	Files   string // folder of files for nodes that watch those; "" for none
 	FilesAs string // its path on the nodes; "" for its own
 	Socket  string // path of the admin socket
+	Admin   adminTCP
 	Poll    time.Duration
 	AckWait time.Duration
 	Leave   time.Duration // over which streams are ended at a stop; 0 cuts them
@@ -56,6 +57,7 @@ type serverRunning struct {
 	XDS     string // host:port, with the port that was chosen for 0
 	Metrics string // the same; "" for none
 	Socket  string
+	Admin   string // URL; "" for none
 	Loop    *reconcile.Loop
 }
 
@@ -68,6 +70,8 @@ type server struct {
 	meters net.Listener // nil for none
 	store  reconcile.Store
 	socket net.Listener
+	admin  net.Listener // over TCP; nil for none
+	access *access      // of admin
 	source reconcile.Source
 	loop   *reconcile.Loop
 	undo   []func()
@@ -101,6 +105,12 @@ func (s *server) open() (err error) {
 			return err
 		}
 		s.undo = append(s.undo, func() { (*l.lis).Close() })
+	}
+	if s.cfg.Admin.Addr != "" {
+		if s.admin, s.access, err = s.cfg.Admin.open(s.cfg.Log); err != nil {
+			return err
+		}
+		s.undo = append(s.undo, func() { s.admin.Close() })
 	}
 	if s.store, err = reconcile.OpenStore(filepath.Join(s.cfg.Store, "state.db")); err != nil {
 		return err
@@ -146,7 +156,8 @@ func (s *server) close() {
 func (s *server) serve(ctx context.Context) error {
 	g := grpc.NewServer(append(ads.ServerOptions(), grpc.WaitForHandlers(true))...)
 	s.loop.Server().Register(g)
-	admin := &http.Server{Handler: adminHandler(s.loop, s.cfg), ReadHeaderTimeout: 10 * time.Second, ConnContext: withPeer}
+	handler := adminHandler(s.loop, s.cfg)
+	admin := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnContext: withPeer}
 	// A node that sends or reads its poll too slowly loses its connection.
 	rest := &http.Server{
 		Handler: s.loop.Server().RESTHandler(0), ReadHeaderTimeout: 10 * time.Second,
@@ -158,7 +169,7 @@ func (s *server) serve(ctx context.Context) error {
 	loopCtx, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoop()
 
-	failed := make(chan error, 6)
+	failed := make(chan error, 7)
 	parts := 0
 	run := func(part func() error) {
 		parts++
@@ -167,6 +178,12 @@ func (s *server) serve(ctx context.Context) error {
 	run(func() error { return s.loop.Run(loopCtx) })
 	run(func() error { return g.Serve(s.xds) })
 	run(func() error { return admin.Serve(s.socket) })
+	remote, url := &http.Server{}, ""
+	if s.admin != nil {
+		remote, url = adminServer(s.access.guard(handler), s.cfg.Log), s.cfg.Admin.url(s.admin.Addr())
+		run(func() error { return remote.Serve(s.admin) })
+		s.cfg.Log.Info("serving the admin API", "url", url)
+	}
 	if s.rest != nil {
 		run(func() error { return rest.Serve(s.rest) })
 	}
@@ -179,7 +196,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 	s.cfg.Log.Info("serving", "xds", s.xds.Addr().String(), "socket", s.cfg.Socket, "repo", s.cfg.Repo, "store", s.cfg.Store)
 	if s.cfg.Ready != nil {
-		r := serverRunning{XDS: s.xds.Addr().String(), Socket: s.cfg.Socket, Loop: s.loop}
+		r := serverRunning{XDS: s.xds.Addr().String(), Socket: s.cfg.Socket, Admin: url, Loop: s.loop}
 		if s.meters != nil {
 			r.Metrics = s.meters.Addr().String()
 		}
@@ -193,7 +210,7 @@ func (s *server) serve(ctx context.Context) error {
 	case err = <-failed:
 		parts--
 	}
-	_, _, _ = admin.Close(), rest.Close(), meters.Close()
+	_, _, _, _ = admin.Close(), remote.Close(), rest.Close(), meters.Close()
 	csds.Stop()
 	g.Stop()
 	stopLoop()

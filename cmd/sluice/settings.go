@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,10 +19,17 @@ import (
 // folder of configuration; the first that exists is read.
 const settingsFile = "sluice.yaml"
 
+// fromFolder annotates a flag that the file of the working directory set.
+const fromFolder = "sluice_from_folder"
+
+// secretSettings say which secret a command shows, and to whom.
+var secretSettings = []string{"token-file", "server-ca", "client-cert", "client-key"}
+
 // applySettings gives flags that were not on the command line their values from
 // the environment or the file.
 func applySettings(cmd *cobra.Command) error {
 	file, settings, err := readSettings()
+	folder := file == settingsFile // which may be another's
 	if err != nil {
 		return err
 	}
@@ -41,7 +49,16 @@ func applySettings(cmd *cobra.Command) error {
 		ok := value != ""
 		// A file in a repository must not allow that repository's own hazards.
 		if s, inFile := settings[f.Name]; !ok && inFile && f.Name != "allow" {
+			variable := from
 			from, value, ok = fmt.Sprintf("%s:%d: %s", file, s.line, f.Name), s.value, true
+			if folder && slices.Contains(secretSettings, f.Name) {
+				bad = fmt.Errorf("%s: a file of the working directory may be another's, and says nothing about what is secret: give it with --%s, in %s, or in %s",
+					from, f.Name, variable, filepath.Join(configHome(), "sluice", settingsFile))
+				return
+			}
+			if folder {
+				_ = cmd.Flags().SetAnnotation(f.Name, fromFolder, []string{from}) // the flag exists
+			}
 		}
 		if !ok {
 			return

@@ -26,7 +26,7 @@ time is over.`,
   sluice status --wait --commit "$(git rev-parse HEAD)" --timeout 15m`,
 		Args: none,
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	f := cmd.Flags()
 	watch := f.Bool("watch", false, "go on, and show each change")
 	wait := f.Bool("wait", false, "wait until the fleet has converged")
@@ -39,7 +39,10 @@ time is over.`,
 		case *watch && *wait:
 			return &exitError{1, "--watch never ends and --wait does: give one of them"}
 		}
-		c := newAdminClient(*socket)
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
 		switch {
 		case *wait:
 			return a.waitFor(cmd.Context(), c, *commit)

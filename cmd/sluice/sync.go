@@ -15,12 +15,16 @@ wait for the end of the poll: sluice status --wait --commit REV does.`,
 		Example: `  sluice sync && sluice status --wait --commit "$(git rev-parse HEAD)"`,
 		Args:    none,
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
-		doc, err := newAdminClient(*socket).sync(ctx)
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
+		doc, err := c.sync(ctx)
 		if err != nil {
 			return err
 		}

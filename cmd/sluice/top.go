@@ -29,11 +29,15 @@ Where there is no terminal, or TERM=dumb, it prints one line for each event.`,
 		Example: "  sluice top\n  sluice top | grep halted",
 		Args:    none,
 	}
-	socket := serverFlag(cmd)
+	server := serverFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
-		return a.top(ctx, newAdminClient(*socket), nil)
+		c, err := server.client()
+		if err != nil {
+			return err
+		}
+		return a.top(ctx, c, nil)
 	}
 	return cmd
 }
