@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -15,7 +16,7 @@ import (
 
 // cueDiagnostics translates CUE's errors about what is no package yet.
 func cueDiagnostics(err error, code string, pos schema.Pos) schema.Diagnostics {
-	ds := (&evaluator{pkg: pos}).diagnostics(err)
+	ds := together((&evaluator{pkg: pos}).translations(err))
 	for i := range ds {
 		if ds[i].Code == codeCUE {
 			ds[i].Code = code
@@ -29,42 +30,76 @@ const giveValue = `give it a value, or a default: *"value" | string`
 // codeCUE is the code of an error that CUE says in its own words.
 const codeCUE = "cue"
 
-// diagnostics translates CUE's errors to the author's words and lines. Of one
-// field it says the cause and not what follows from it.
-func (e *evaluator) diagnostics(err error) schema.Diagnostics {
-	var ds, wants schema.Diagnostics
-	contradicted := map[string]bool{} // fields that the author gave two values
-	caused := map[string]bool{}       // paths of fields of which a cause is told
-	var wantPaths []string
+// translations are CUE's errors in the author's words and lines. Of one field
+// they say the cause and not what follows from it.
+func (e *evaluator) translations(err error) []*translation {
+	var all []*translation
+	worst := map[string]errorKind{} // of each field
 	for _, err := range errors.Errors(err) {
 		t := e.translate(err)
-		switch key := strings.Join(err.Path(), "."); t.kind {
-		case consequence:
-		case wanted:
-			wants, wantPaths = append(wants, t.Diagnostic), append(wantPaths, key)
-		default:
-			caused[key] = true
-			ds = append(ds, t.Diagnostic)
-			if t.Code == "conflict" && t.Hint != "" {
-				contradicted[of(t.Message)] = true
-			}
+		key := strings.Join(err.Path(), ".")
+		if old, ok := worst[key]; !ok || t.kind < old {
+			worst[key] = t.kind
 		}
+		all = append(all, t)
 	}
-	for i, d := range wants {
-		if !caused[wantPaths[i]] {
-			ds = append(ds, d)
-		}
-	}
-	return slices.DeleteFunc(ds, func(d schema.Diagnostic) bool {
-		// An enum's other words contradict what the author wrote, too.
-		return d.Code == "conflict" && d.Hint == "" && contradicted[of(d.Message)]
-	}).Sorted()
+	return slices.DeleteFunc(all, func(t *translation) bool {
+		return t.kind == consequence || t.kind > worst[strings.Join(t.err.Path(), ".")]
+	})
 }
 
-// of is the field that a message speaks of.
-func of(message string) string {
-	name, _, _ := strings.Cut(message, ": ")
-	return name
+// together makes diagnostics of translations. What is wrong once, and seen from
+// several fields or at each use of a name, is said once.
+func together(ts []*translation) schema.Diagnostics {
+	type key struct {
+		file, code, text string
+		line, col        int
+	}
+	by := map[key][]*translation{}
+	for _, t := range ts {
+		k := key{file: t.Pos.File, code: t.Code, text: t.Message}
+		if t.once == "" {
+			k.line, k.col = t.Pos.Line, t.Pos.Col
+		}
+		by[k] = append(by[k], t)
+	}
+	var ds schema.Diagnostics
+	for _, same := range by {
+		slices.SortFunc(same, func(a, b *translation) int {
+			return cmp.Or(compareBool(helper(a.where), helper(b.where)), compareBool(a.Hint == "", b.Hint == ""),
+				cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col), cmp.Compare(a.where, b.where))
+		})
+		first := same[0]
+		d := first.Diagnostic
+		uses := slices.CompactFunc(same, func(a, b *translation) bool { return a.where == b.where && a.Pos == b.Pos })
+		uses = slices.DeleteFunc(uses, func(t *translation) bool { return helper(t.where) && !helper(first.where) })
+		switch {
+		case first.once != "" && len(uses) > 1:
+			d.Message += fmt.Sprintf(" (%d uses)", len(uses))
+		case first.once != "":
+		case len(uses) > 2:
+			d.Message = fmt.Sprintf("%s and %d more: %s", first.where, len(uses)-1, d.Message)
+		case len(uses) == 2:
+			d.Message = fmt.Sprintf("%s and %s: %s", first.where, uses[1].where, d.Message)
+		case first.where != "":
+			d.Message = first.where + ": " + d.Message
+		}
+		ds = append(ds, d)
+	}
+	return ds.Sorted()
+}
+
+// helper reports whether a path leads into what is no entry itself.
+func helper(where string) bool { return strings.HasPrefix(where, "#") || strings.HasPrefix(where, "_") }
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 type errorKind int
@@ -72,13 +107,17 @@ type errorKind int
 const (
 	cause       errorKind = iota
 	wanted                // a definition's own error("want …")
+	refused               // because the value is of another kind
 	consequence           // of another error that is reported
 )
 
 // translation is one of CUE's errors on its way to a diagnostic.
 type translation struct {
-	schema.Diagnostic
-	kind errorKind
+	schema.Diagnostic // its message does not say where
+	kind              errorKind
+	where             string // the field that it is about, as an author would write it
+	once              string // what is said once for a file, not at each use
+	means             string // the field beside it that the author must have meant
 
 	err    errors.Error
 	format string
@@ -98,16 +137,20 @@ func (e *evaluator) translate(err errors.Error) *translation {
 		t.importFailed()
 	case len(t.path) > 0 && t.format == "field not allowed":
 		in, name := t.split()
-		t.say("unknown-field", fmt.Sprintf("%q is no field here", name), meant(name, fieldsAt(in), ""))
+		hint, means := e.stray(in, name)
+		t.say("unknown-field", fmt.Sprintf("%q is no field here", name), hint)
+		t.means = means
 	case len(t.path) > 0 && t.format == "field is required but not present":
 		in, name := t.split()
-		t.Pos = e.parent(in)
+		t.Pos, t.means = e.parent(in), name
 		t.say("missing-field", fmt.Sprintf("%q is missing", name), "")
 	case strings.HasPrefix(t.format, "undefined field") && len(t.args) == 1:
 		name := fmt.Sprint(t.args[0])
 		t.say("reference", "there is no "+name, meant(name, e.definitions(), ""))
-	case strings.HasPrefix(t.format, "reference %q not found"):
-		t.say("reference", fmt.Sprintf(t.format, t.args...), "")
+	case strings.HasPrefix(t.format, "reference %q not found") && len(t.args) == 1:
+		t.unresolved(e, fmt.Sprint(t.args[0]))
+	case strings.HasPrefix(t.format, "conflicting value"), strings.HasPrefix(t.format, "incompatible list lengths"):
+		t.conflict(e)
 	default:
 		t.value()
 	}
@@ -123,31 +166,17 @@ func (t *translation) split() (in []string, name string) {
 }
 
 func (t *translation) say(code, text, hint string) {
-	if p := showPath(t.path); p != "" {
-		text = p + ": " + text
-	}
-	t.Code, t.Message, t.Hint = code, text, hint
+	t.where, t.Code, t.Message, t.Hint = showPath(t.path), code, text, hint
 }
 
 // value translates an error about what a field holds.
 func (t *translation) value() {
 	text := strings.TrimPrefix(t.err.Error(), strings.Join(t.path, ".")+": ")
-	conflict := strings.HasPrefix(t.format, "conflicting values")
-	if conflict && len(t.args) == 4 && len(t.others) == 0 {
-		if want, got, ok := mismatch(t.args); ok {
-			t.say("value", fmt.Sprintf("want %s, found %s", want, got), "")
-			return
-		}
-	}
 	var also string
 	if len(t.others) > 0 {
 		also = "also at " + strings.Join(t.others, ", ")
 	}
 	switch {
-	case conflict && len(t.args) >= 2:
-		t.say("conflict", fmt.Sprintf("has two values that contradict each other: %s and %s", short(fmt.Sprint(t.args[0]), 60), short(fmt.Sprint(t.args[1]), 60)), also)
-	case conflict:
-		t.say("conflict", text, also)
 	case strings.HasPrefix(t.format, "invalid value %v (out of bound"):
 		t.say("value", fmt.Sprintf("%v is out of bounds: want %v", t.args...), "")
 	case strings.HasPrefix(text, "want "):
@@ -166,6 +195,8 @@ func (t *translation) value() {
 		t.say(codeCUE, "holds itself, without end (structural cycle)", also)
 	case strings.Contains(text, "larger than ") && strings.HasPrefix(text, "read "):
 		t.say("too-large", "cannot "+text, "keep what is embedded small, or apart")
+	case strings.HasPrefix(t.format, "imported and not used: %s") && len(t.args) > 0:
+		t.say("import", fmt.Sprintf("%v is imported, but not used", t.args[0]), "take the import out")
 	case strings.HasPrefix(text, "builtin package"):
 		t.say("import", text, "")
 	default:
@@ -229,35 +260,6 @@ func (t *translation) importFailed() {
 	}
 }
 
-// mismatch reads CUE's "conflicting values %s and %s (mismatched types %s and
-// %s)" where one side is the schema's.
-func mismatch(args []any) (want, got string, ok bool) {
-	a, b := fmt.Sprint(args[0]), fmt.Sprint(args[1])
-	switch {
-	case isType(b) && !isType(a):
-		return article(fmt.Sprint(args[3])), short(a, 40), true
-	case isType(a) && !isType(b):
-		return article(fmt.Sprint(args[2])), short(b, 40), true
-	}
-	return "", "", false
-}
-
-func isType(s string) bool {
-	switch s {
-	case "string", "int", "number", "float", "bool", "bytes", "true", "uint32":
-		return true
-	}
-	return strings.HasPrefix(s, "(") || strings.Contains(s, "[...") || strings.Contains(s, "?:") ||
-		strings.Contains(s, "!:") || strings.Contains(s, "[string]:") || strings.Contains(s, "#")
-}
-
-func article(kind string) string {
-	if kind == "int" {
-		return "an integer"
-	}
-	return "a " + kind
-}
-
 // short cuts a value that may be large.
 func short(s string, n int) string {
 	if len(s) > n {
@@ -291,16 +293,14 @@ func showPath(path []string) string {
 }
 
 // unexplained drops missing fields that another error already accounts for: a
-// definition that does not exist, or a misspelling of the very field.
-func unexplained(said, missing schema.Diagnostics) (out schema.Diagnostics) {
-	for _, d := range missing {
-		path, rest, _ := strings.Cut(d.Message, ": ")
-		name := strings.TrimSuffix(rest, " is missing")
-		if !slices.ContainsFunc(said, func(o schema.Diagnostic) bool {
-			return strings.HasPrefix(o.Message, path+": ") &&
-				(o.Code == "reference" || o.Hint == "did you mean "+name+"?")
+// definition that does not exist, a misspelling of the very field, or a field
+// that stands beside it instead of in it.
+func unexplained(all []*translation) (out []*translation) {
+	for _, t := range all {
+		if t.Code != "missing-field" || !slices.ContainsFunc(all, func(o *translation) bool {
+			return o.where == t.where && (o.Code == "reference" || o.Code == "unknown-field" && o.means == t.means)
 		}) {
-			out = append(out, d)
+			out = append(out, t)
 		}
 	}
 	return out
@@ -308,7 +308,7 @@ func unexplained(said, missing schema.Diagnostics) (out schema.Diagnostics) {
 
 // missing finds required fields that are absent anywhere in a value that has
 // other errors: CUE stops looking for them at the first of those.
-func (e *evaluator) missing(v cue.Value, path []string) (ds schema.Diagnostics) {
+func (e *evaluator) missing(v cue.Value, path []string) (ds []*translation) {
 	if it, err := v.List(); err == nil {
 		for i := 0; it.Next(); i++ {
 			ds = append(ds, e.missing(it.Value(), append(path[:len(path):len(path)], strconv.Itoa(i)))...)
@@ -323,10 +323,10 @@ func (e *evaluator) missing(v cue.Value, path []string) (ds schema.Diagnostics) 
 		sel := it.Selector()
 		switch sel.ConstraintType() {
 		case cue.RequiredConstraint:
-			ds = append(ds, schema.Diagnostic{
-				Pos: e.parent(path), Code: "missing-field",
-				Message: fmt.Sprintf("%s: %q is missing", showPath(path), sel.Unquoted()),
-			})
+			t := &translation{path: path, means: sel.Unquoted()}
+			t.Pos = e.parent(path)
+			t.say("missing-field", fmt.Sprintf("%q is missing", sel.Unquoted()), "")
+			ds = append(ds, t)
 		case cue.OptionalConstraint:
 		default:
 			ds = append(ds, e.missing(it.Value(), append(path[:len(path):len(path)], sel.String()))...)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -121,44 +120,3 @@ func fieldsOfType(t reflect.Type) map[string]int {
 }
 
 var fieldCache sync.Map // reflect.Type -> map[string]int
-
-// fieldsAt lists what may stand in the struct that a path leads to, or nil if
-// its names are the author's own.
-func fieldsAt(path []string) []string {
-	if len(path) == 1 {
-		switch path[0] {
-		case "resources":
-			return sortedKeys(resourceKinds)
-		case "patches":
-			return patchable
-		}
-	}
-	t := reflect.TypeFor[config]()
-	for _, p := range path {
-		if s, err := strconv.Unquote(p); err == nil {
-			p = s
-		}
-		for t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		switch t.Kind() {
-		case reflect.Map, reflect.Slice:
-			t = t.Elem()
-		case reflect.Struct:
-			i, ok := fieldsOfType(t)[strings.TrimSpace(p)]
-			if !ok {
-				return nil
-			}
-			t = t.Field(i).Type
-		default:
-			return nil
-		}
-	}
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct || t == reflect.TypeFor[resource]() || t == reflect.TypeFor[patch]() {
-		return nil
-	}
-	return sortedKeys(fieldsOfType(t))
-}

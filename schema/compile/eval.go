@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/build"
 	"cuelang.org/go/cue/cuecontext"
 
@@ -145,7 +146,9 @@ func evalBatch(ctx context.Context, s *source, refs []pkgRef, done func(int, pkg
 		case err != nil:
 			done(i, pkg{pkgRef: ref, bad: cueDiagnostics(err, "load", schema.Pos{File: ref.file})})
 		default:
-			done(i, evalPackage(cctx, ref, insts[i], schemaInst))
+			p := evalPackage(cctx, ref, insts[i], schemaInst)
+			p.bad = s.readable(p.bad)
+			done(i, p)
 		}
 	}
 }
@@ -161,7 +164,7 @@ func evalPackage(cctx *cue.Context, ref pkgRef, inst, schemaInst *build.Instance
 			}}
 		}
 	}()
-	e := evaluator{lines: linesOf(inst.Files), pkg: schema.Pos{File: ref.file}, schema: schemaInst}
+	e := evaluator{lines: linesOf(inst.Files), files: inst.Files, pkg: schema.Pos{File: ref.file}, schema: schemaInst}
 	if p.bad = e.loaded(inst); len(p.bad) > 0 {
 		return p
 	}
@@ -169,8 +172,7 @@ func evalPackage(cctx *cue.Context, ref pkgRef, inst, schemaInst *build.Instance
 	constrain(inst, schemaInst, e.lines)
 	v := cctx.BuildInstance(inst)
 	if err := v.Validate(cue.Concrete(!p.base), cue.Attributes(true), cue.Definitions(true), cue.Hidden(true)); err != nil {
-		p.bad = e.diagnostics(err)
-		p.bad = append(p.bad, unexplained(p.bad, e.missing(v, nil))...)
+		p.bad = together(unexplained(append(e.translations(err), e.missing(v, nil)...)))
 	}
 	p.bad = append(p.bad, e.unknown(v)...)
 	if len(p.bad) > 0 {
@@ -195,7 +197,7 @@ func (e *evaluator) isBase(dir string) bool {
 func (e *evaluator) loaded(inst *build.Instance) schema.Diagnostics {
 	var ds schema.Diagnostics
 	if inst.Err != nil {
-		ds = e.diagnostics(inst.Err)
+		ds = together(e.translations(inst.Err))
 		for i := range ds {
 			if ds[i].Code == codeCUE {
 				ds[i].Code = "syntax"
@@ -216,6 +218,7 @@ func (e *evaluator) loaded(inst *build.Instance) schema.Diagnostics {
 // evaluator walks one package's value.
 type evaluator struct {
 	lines  *lines
+	files  []*ast.File
 	pkg    schema.Pos
 	schema *build.Instance
 }
@@ -236,10 +239,14 @@ func (e *evaluator) unknown(v cue.Value) schema.Diagnostics {
 		if _, ok := topLevel[name]; ok {
 			continue
 		}
+		hint := inEntry(name)
+		if hint == "" || nearest(name, sortedKeys(topLevel)) != "" {
+			hint = meant(name, sortedKeys(topLevel), "a helper begins with _ (hidden) or # (definition)")
+		}
 		ds = append(ds, schema.Diagnostic{
 			Code: "unknown-field", Pos: e.pos(it.Value(), e.lines.kid(name), e.pkg),
 			Message: fmt.Sprintf("%q is no field of a package", name),
-			Hint:    meant(name, sortedKeys(topLevel), "a helper begins with _ (hidden) or # (definition)"),
+			Hint:    hint,
 		})
 	}
 	return ds

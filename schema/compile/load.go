@@ -184,7 +184,7 @@ func (s *source) list(dir string) schema.Diagnostics {
 			s.pkgs = append(s.pkgs, key)
 		}
 	}
-	return ds
+	return s.readable(ds)
 }
 
 // takesPart reports whether a file is part of a package, by its name.

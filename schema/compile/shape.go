@@ -30,23 +30,32 @@ type shape struct {
 
 	required []string
 	defaults []field
+
+	kind  cue.Kind          // of a scalar
+	shown map[string]string // an example of each field, of the schema's own
 }
 
 // shapes are those of a package's top-level fields. They are derived once.
-var shapes = sync.OnceValue(func() *shape {
+func shapes() *shape {
+	top, _ := allShapes()
+	return top
+}
+
+// allShapes are that of a package, and those of the definitions.
+var allShapes = sync.OnceValues(func() (*shape, map[string]*shape) {
 	in := shaper{defs: map[string]ast.Expr{}, made: map[string]*shape{}}
 	names, err := schema.CUE.ReadDir(".")
 	if err != nil {
-		return &shape{}
+		return &shape{}, nil
 	}
 	for _, name := range names {
 		data, err := schema.CUE.ReadFile(name.Name())
 		if err != nil {
-			return &shape{}
+			return &shape{}, nil
 		}
-		f, err := parser.ParseFile(name.Name(), data)
+		f, err := parser.ParseFile(name.Name(), data, parser.ParseComments)
 		if err != nil {
-			return &shape{}
+			return &shape{}, nil
 		}
 		for _, d := range f.Decls {
 			if fd, ok := d.(*ast.Field); ok {
@@ -66,7 +75,7 @@ var shapes = sync.OnceValue(func() *shape {
 		}
 		top.fields[name] = in.expr(e)
 	}
-	return top
+	return top, in.made
 })
 
 type shaper struct {
@@ -96,7 +105,7 @@ func (in *shaper) expr(e ast.Expr) *shape {
 		return in.structure(e)
 	}
 	if fits := in.scalar(e); fits != nil {
-		return &shape{fits: fits}
+		return &shape{fits: fits, kind: in.kind(e)}
 	}
 	return unknown()
 }
@@ -116,7 +125,7 @@ func (in *shaper) definition(name string) *shape {
 }
 
 func (in *shaper) structure(e *ast.StructLit) *shape {
-	s := &shape{fields: map[string]*shape{}}
+	s := &shape{fields: map[string]*shape{}, shown: map[string]string{}}
 	for _, d := range e.Elts {
 		switch d := d.(type) {
 		case *ast.CommentGroup:
@@ -133,6 +142,7 @@ func (in *shaper) structure(e *ast.StructLit) *shape {
 				return unknown()
 			}
 			s.fields[name] = in.expr(d.Value)
+			s.shown[name] = exampleOf(d)
 			if d.Constraint == token.NOT {
 				s.required = append(s.required, name)
 			} else if d.Constraint != token.OPTION {

@@ -11,7 +11,7 @@ func meant(name string, known []string, otherwise string) string {
 	if best := nearest(name, known); best != "" && best != name {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
-	if len(known) > 0 && len(known) <= 12 {
+	if len(known) > 0 && len(known) <= 20 {
 		list := "known: " + strings.Join(known, ", ")
 		if otherwise != "" {
 			list += "; " + otherwise
