@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/sluice-xds/sluice/reconcile/files"
@@ -8,8 +9,11 @@ import (
 )
 
 // write brings the files of a folder to what the configuration makes. Files of
-// groups that it does not name stay.
+// groups that it does not name stay. gRPC clients read no files: their groups are left out.
 func (r *renderRun) write(fleet *schema.Fleet) error {
+	if g := r.onlyGRPC(fleet); g != "" {
+		return fmt.Errorf("cannot write files for group %s: gRPC clients read no files; serve it over xDS", g)
+	}
 	dir, err := files.Open(r.files, r.filesAs)
 	if err != nil {
 		return err
@@ -19,6 +23,10 @@ func (r *renderRun) write(fleet *schema.Fleet) error {
 	for i := range fleet.Groups {
 		g := &fleet.Groups[i]
 		if len(r.only.groups) > 0 && !slices.Contains(r.only.groups, g.Name) {
+			continue
+		}
+		if g.Client == schema.GRPC {
+			r.say("group %s is left out: gRPC clients read no files", g.Name)
 			continue
 		}
 		to, err := dir.Group(g.Name)
@@ -32,6 +40,21 @@ func (r *renderRun) write(fleet *schema.Fleet) error {
 	}
 	r.say("%s written into %s", count(written, "group"), r.files)
 	return nil
+}
+
+// onlyGRPC is the first of the groups to write, if none of them is of proxies.
+func (r *renderRun) onlyGRPC(fleet *schema.Fleet) (name string) {
+	for i := range fleet.Groups {
+		g := &fleet.Groups[i]
+		switch {
+		case len(r.only.groups) > 0 && !slices.Contains(r.only.groups, g.Name):
+		case g.Client != schema.GRPC:
+			return ""
+		case name == "":
+			name = g.Name
+		}
+	}
+	return name
 }
 
 // bodied gives the live resources of a snapshot their bodies.
