@@ -17,9 +17,13 @@ func WireName(stable string, hash Version) string {
 
 // StableName is the name that an author gave to what is called name on the wire.
 func StableName(name string) string {
-	stable, hash, ok := strings.Cut(name, renameMark)
-	if !ok || len(hash) != renameDigits || strings.Trim(hash, "0123456789abcdef") != "" {
+	at := strings.LastIndex(name, renameMark)
+	if at < 0 {
 		return name
 	}
-	return stable
+	hash := name[at+len(renameMark):]
+	if len(hash) != renameDigits || strings.Trim(hash, "0123456789abcdef") != "" {
+		return name
+	}
+	return name[:at]
 }

@@ -77,6 +77,7 @@ var codes = []Code{
 	{"reference", isError, false, "CUE finds no such name or definition."},
 	{"regex", isError, false, "A regular expression, or what replaces its match, is not valid."},
 	{"reserved-header", isError, false, "The header belongs to sluice's own warm routes."},
+	{"reserved-name", isError, false, "The name is one of those that sluice gives to clusters when it renames them."},
 	{"shadowed-route", isWarning, true, "A rule is never reached, because one of another entry with the same host takes all that it matches."},
 	{"syntax", isError, false, "The file is not valid CUE."},
 	{"too-large", isError, false, "The repository, or a file of it, is larger than what is read."},

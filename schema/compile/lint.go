@@ -38,6 +38,9 @@ func (m *model) lint() {
 	for t := range m.todo.resources {
 		for name, r := range sorted(m.todo.resources[t]) {
 			m.allowed(r.At)
+			if schema.Type(t) == schema.Clusters {
+				m.reservedName(r.At.pos, quoted("cluster", name), name)
+			}
 			if schema.Type(t) == schema.Secrets {
 				m.error(r.At.pos, "unsupported", "never keep a secret in Git: refer to one with secrets", "secret %q: Envoy's own secrets are not taken", name)
 			}

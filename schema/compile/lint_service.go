@@ -11,6 +11,7 @@ import (
 func (m *model) lintService(name string, s *service) {
 	m.allowed(s.At)
 	what := quoted("service", name)
+	m.reservedName(s.At.pos, what, name)
 	m.oneOf(s.At, what, "endpoints", "dns", "discovered", "failover")
 	if s.Discovered != "" {
 		m.error(s.At.at("discovered"), "unsupported", "list the endpoints, or use dns", "%s: discovered endpoints are not supported yet", what)
@@ -35,6 +36,14 @@ func (m *model) lintService(name string, s *service) {
 	m.lintTLS(what, s)
 	if s.Breakers != nil {
 		m.atMostOne(s.Breakers.At, what+".breakers", "retries", "retry_budget")
+	}
+}
+
+// reservedName refuses what could be the name on the wire of another service.
+func (m *model) reservedName(pos schema.Pos, what, name string) {
+	if stable := schema.StableName(name); stable != name {
+		m.error(pos, "reserved-name", fmt.Sprintf("end it in another way than with %q", name[len(stable):]),
+			"%s has a name of the kind that clusters of rename: \"safe\" have on the wire", what)
 	}
 }
 
