@@ -2,8 +2,10 @@ package compile
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -59,6 +61,7 @@ func Fleet(ctx context.Context, tree fs.FS, opts Options) (*schema.Fleet, error)
 	for i := range pkgs {
 		all = append(all, pkgs[i].bad...)
 	}
+	above := src.groupsAbove(dir)
 	if opts.Cache == nil && !opts.Salvage {
 		src = nil // the files are of no more use, and large
 	}
@@ -71,10 +74,36 @@ func Fleet(ctx context.Context, tree fs.FS, opts Options) (*schema.Fleet, error)
 	}
 	opts.Cache.keep(last)
 	if wrong != nil {
-		return nil, wrong
+		return nil, pointAt(wrong, dir, above)
 	}
 	f.Commit = opts.Commit
 	return f.Fleet, nil
+}
+
+// groupsAbove is a file above dir that seems to declare groups, or "". Only an
+// error message asks.
+func (s *source) groupsAbove(dir string) string {
+	for dir != "." && dir != s.module {
+		dir = path.Dir(dir)
+		for _, f := range s.byDir[dir] {
+			if declaresGroups.Match(s.tree.files[f.path].data) {
+				return f.path
+			}
+		}
+	}
+	return ""
+}
+
+var declaresGroups = regexp.MustCompile(`(?m)^groups\s*:`)
+
+// pointAt says of a folder without groups where they are.
+func pointAt(ds schema.Diagnostics, dir, above string) schema.Diagnostics {
+	for i := range ds {
+		if ds[i].Code == "empty" && above != "" && ds[i].Pos == (schema.Pos{File: dir}) {
+			ds[i].Hint = fmt.Sprintf("%s declares the groups: run it with --path %s", above, path.Dir(above))
+		}
+	}
+	return ds
 }
 
 // read loads a tree and evaluates its packages: of one that follows the last, what
