@@ -46,7 +46,7 @@ func (hs *hazards) add(code string, k schema.Key, wayOut, format string, args ..
 // sorted lists each once, by code and then by what it is about.
 func (hs hazards) sorted() []Hazard {
 	slices.SortFunc(hs, func(a, b Hazard) int {
-		return cmp.Or(cmp.Compare(a.Code, b.Code), compareKeys(a.Key, b.Key), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Code, b.Code), a.Key.Compare(b.Key), cmp.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(hs)
 }

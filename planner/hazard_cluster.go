@@ -75,7 +75,7 @@ func (hs *hazards) chosen(p *schema.Path) {
 	}
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
 		for r := range p.Target.Snapshot.Of(t).All() {
-			doubts, err := envoy.Doubts(r)
+			doubts, err := doubtsOf(r)
 			if err != nil || len(doubts) == 0 {
 				continue
 			}

@@ -47,7 +47,7 @@ func (hs *hazards) removed(old *schema.Resource, bound map[string]string) bool {
 			"clients that dial %s fail once it is removed; those of grpc-js do not take it up again if it comes back as it was", old.Name)
 		return false
 	}
-	addresses, _ := envoy.Addresses(old) // what cannot be read, Prove reports
+	addresses, _ := addressesOf(old) // what cannot be read, Prove reports
 	for _, a := range addresses {
 		if taker := bound[a]; taker != "" {
 			hs.add("rename", old.Key, "keep the listener's name, or let the new one have another port first",
@@ -87,7 +87,7 @@ func (hs *hazards) replaced(old, l *schema.Resource) bool {
 func boundBy(s schema.Set) map[string]string {
 	bound := map[string]string{}
 	for l := range s.All() {
-		addresses, _ := envoy.Addresses(l)
+		addresses, _ := addressesOf(l)
 		for _, a := range addresses {
 			bound[a] = l.Name
 		}
@@ -113,13 +113,6 @@ func takersOf(from, to schema.Set) map[string]string {
 	return takers
 }
 
-func addressesOf(r *schema.Resource) ([]string, error) {
-	if r == nil {
-		return nil, nil
-	}
-	return envoy.Addresses(r)
-}
-
 // clashes finds listeners that want one address at some step, or exchange
 // addresses in one.
 func (hs *hazards) clashes(p *schema.Path) {
@@ -140,7 +133,7 @@ func (hs *hazards) clashes(p *schema.Path) {
 func (hs *hazards) clash(s schema.Set) {
 	by := map[string]string{}
 	for l := range s.All() {
-		addresses, _ := envoy.Addresses(l)
+		addresses, _ := addressesOf(l)
 		for _, a := range addresses {
 			if other, ok := by[a]; ok {
 				hs.add("address-clash", l.Key, "give one of them another address; to rename a listener, keep its address and change nothing else",
@@ -160,8 +153,8 @@ func (hs *hazards) exchange(prev, next schema.Set) {
 		if old == nil || l == nil {
 			continue // removals come before all
 		}
-		had, _ := envoy.Addresses(old)
-		has, _ := envoy.Addresses(l)
+		had, _ := addressesOf(old)
+		has, _ := addressesOf(l)
 		for _, a := range had {
 			if taker := takers[a]; taker != "" && !slices.Contains(has, a) {
 				hs.add("address-clash", l.Key, "do it in two commits: first free the address, then take it",

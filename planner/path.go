@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
-	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // made are the types of the first stage: what nothing is sent to before
@@ -26,6 +25,9 @@ func NewPath(from schema.State, to *schema.Target) *schema.Path {
 	b := builder{path: &schema.Path{Target: to}, from: from, target: to.Snapshot}
 	if from.Blank {
 		return b.path
+	}
+	for _, t := range schema.AllTypes() {
+		to.Snapshot.Of(t).Succeed(from.Acked.Of(t))
 	}
 	b.certain = certain(from)
 	b.now = from.Acked.Union(from.Maybe)
@@ -60,7 +62,6 @@ type builder struct {
 	// Of gRPC clients:
 	befores  map[string][]*schema.Resource // the tables whose place one of the target's takes
 	accepted map[string]bool               // tables of which only warm routes remain to be dropped
-	hosts    map[*schema.Resource]*hosts
 }
 
 // certain is what was acknowledged and is not touched by what may have been
@@ -135,7 +136,7 @@ func (b *builder) makeWay() schema.Set {
 		if bound == nil {
 			bound = boundBy(target)
 		}
-		if addresses, err := envoy.Addresses(old); err == nil && slices.ContainsFunc(addresses, func(a string) bool { return bound[a] != "" }) {
+		if addresses, err := addressesOf(old); err == nil && slices.ContainsFunc(addresses, func(a string) bool { return bound[a] != "" }) {
 			stay = stay.Without(old.Name)
 		}
 	}

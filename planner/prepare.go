@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/sluice-xds/sluice/schema"
-	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // A listener that gains a filter which refuses requests would refuse all until
@@ -22,8 +21,8 @@ func gainedFilters(now, target schema.Snapshot) map[string][]string {
 		if len(tables) == 0 {
 			continue
 		}
-		had, err1 := envoy.FiltersOf(old)
-		has, err2 := envoy.FiltersOf(l)
+		had, err1 := filtersOf(old)
+		has, err2 := filtersOf(l)
 		if err1 != nil || err2 != nil {
 			continue // Prove reports what cannot be read
 		}
@@ -48,11 +47,9 @@ func (b *builder) prepared() schema.Snapshot {
 		if old == nil || r == nil || same(old, r) {
 			continue
 		}
-		made, ok, err := envoy.Prepare(old, r, filters)
-		if err != nil || !ok {
-			continue // hazard filter-order
+		if made := preparedFor(old, r, filters); made != nil { // else hazard filter-order
+			next = next.Replace(schema.Routes, next.Of(schema.Routes).With(made))
 		}
-		next = next.Replace(schema.Routes, next.Of(schema.Routes).With(made))
 	}
 	return next
 }
@@ -67,7 +64,7 @@ func (hs *hazards) filterOrders(p *schema.Path) {
 		if old == nil || r == nil || same(old, r) {
 			continue
 		}
-		if _, ok, err := envoy.Prepare(old, r, filters); err == nil && ok {
+		if preparedFor(old, r, filters) != nil {
 			continue
 		}
 		slices.Sort(filters)

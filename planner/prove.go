@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/sluice-xds/sluice/schema"
-	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // Level says how sure it is that a step may follow the one before (rule P9).
@@ -132,7 +131,7 @@ func (hs *hazards) unprovable(p *schema.Path) map[schema.Key]bool {
 				hs.add("unproven", w.Key, "see to it that what it may refer to is there before it is served",
 					"%s%s", w.Key, fmt.Sprintf(format, args...))
 			}
-			doubts, err := envoy.Doubts(r)
+			doubts, err := doubtsOf(r)
 			if err != nil {
 				doubt(" cannot be read: %v", err)
 				continue
@@ -150,19 +149,8 @@ func (hs *hazards) unprovable(p *schema.Path) map[schema.Key]bool {
 func openings(p *schema.Path) []Opening {
 	target := p.Target.Snapshot
 	open := map[schema.Ref]map[*schema.Resource]bool{}
-	var have [schema.NumTypes]map[string]bool
-	for _, t := range schema.AllTypes() {
-		have[t] = make(map[string]bool, target.Of(t).Len())
-		for r := range target.Of(t).All() {
-			have[t][r.Name] = true
-		}
-	}
-	for _, t := range schema.AllTypes() {
-		for k := range target.Of(t).Referred() {
-			if !have[k.Type][k.Name] {
-				opened(open, target, k, target.Of(t).Referrers(k))
-			}
-		}
+	for _, d := range target.Dangling() {
+		opened(open, target, d.To.Key, []*schema.Resource{d.From})
 	}
 	var out []Opening
 	prev := target
@@ -180,7 +168,7 @@ func openings(p *schema.Path) []Opening {
 			}
 		}
 		slices.SortFunc(out[first:], func(a, b Opening) int {
-			return cmp.Or(compareKeys(a.From.Key, b.From.Key), compareKeys(a.To.Key, b.To.Key))
+			return cmp.Or(a.From.Key.Compare(b.From.Key), a.To.Key.Compare(b.To.Key))
 		})
 	}
 	return out

@@ -3,6 +3,7 @@ package planner
 import (
 	"maps"
 	"slices"
+	"weak"
 
 	"github.com/sluice-xds/sluice/schema"
 	"github.com/sluice-xds/sluice/schema/envoy"
@@ -131,13 +132,8 @@ type host struct {
 
 // readTraffic reads a resource, which may be nil.
 func readTraffic(r *schema.Resource) (*traffic, error) {
-	t := &traffic{read: map[int]*host{}}
-	if r == nil {
-		return t, nil
-	}
-	var err error
-	t.list, err = envoy.HostsOf(r)
-	return t, err
+	list, err := hostsOf(r)
+	return &traffic{list: list, read: map[int]*host{}}, err
 }
 
 func (t *traffic) host(i int) (*host, error) {
@@ -282,7 +278,7 @@ func gain(gains map[string]bool, old, r *schema.Resource) {
 	if r == nil {
 		return
 	}
-	for _, name := range r.Derive(old, func() any { return gainsOf(old, r) }).([]string) {
+	for _, name := range derived(r, question{about: "gains", with: weak.Make(old)}, func() []string { return gainsOf(old, r) }) {
 		gains[name] = true
 	}
 }

@@ -1,7 +1,7 @@
 package planner
 
 import (
-	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -50,28 +50,41 @@ func (w wants) list(sure, next, target schema.Snapshot) []schema.Want {
 			}
 		}
 		for _, r := range schema.Diff(target.Of(t), next.Of(t)) {
-			if r == nil {
-				continue
-			}
-			for _, ref := range r.Refs {
-				if _, ok := w[ref.Key]; ok && ref.Edge != schema.Optional {
-					add(ref.Key, r)
-				}
+			for k := range w.of(r) {
+				add(k, r)
 			}
 		}
 	}
 	out := make([]schema.Want, 0, len(w))
 	for k, want := range w {
 		want.Parents = parents[k]
-		slices.SortFunc(want.Parents, compareKeys)
+		slices.SortFunc(want.Parents, schema.Key.Compare)
 		out = append(out, want)
 	}
-	slices.SortFunc(out, func(a, b schema.Want) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(out, func(a, b schema.Want) int { return a.Key.Compare(b.Key) })
 	return out
 }
 
-func compareKeys(a, b schema.Key) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
+// of yields those that r refers to. It is nil where something goes.
+func (w wants) of(r *schema.Resource) iter.Seq[schema.Key] {
+	return func(yield func(schema.Key) bool) {
+		if r == nil {
+			return
+		}
+		if 8*len(w) < len(r.Refs) {
+			for k := range w {
+				if r.Refers(k) && !yield(k) {
+					return
+				}
+			}
+			return
+		}
+		for _, ref := range r.Refs {
+			if _, ok := w[ref.Key]; ok && ref.Edge != schema.Optional && !yield(ref.Key) {
+				return
+			}
+		}
+	}
 }
 
 // makes wants, of the first stage: the target's resources that the session is
@@ -134,7 +147,7 @@ func (b *builder) follow(w wants, next schema.Snapshot) {
 }
 
 // sorted lists the keys, so that a caller may add some.
-func sorted(w wants) []schema.Key { return slices.SortedFunc(maps.Keys(w), compareKeys) }
+func sorted(w wants) []schema.Key { return slices.SortedFunc(maps.Keys(w), schema.Key.Compare) }
 
 // ready wants a cluster of a snapshot with its members and the endpoints of all. If a route gains weight on it, requests must be possible: to its
 // endpoints or, which only a plan can tell, to those of some member.

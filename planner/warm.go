@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/sluice-xds/sluice/schema"
-	"github.com/sluice-xds/sluice/schema/envoy"
 )
 
 // A gRPC client asks for a cluster only when a route names it, and swaps the
@@ -79,13 +78,11 @@ func (b *builder) warm() {
 func (b *builder) warmed(w wants, next schema.Snapshot) schema.Snapshot {
 	for name, clusters := range b.cold() {
 		stands := next.Of(schema.Routes).Get(name)
-		for _, h := range b.hostsOf(stands).list {
-			if h.MayBeWarm() {
-				clusters[h.Name()] = append(clusters[h.Name()], h.WarmClusters()...)
-			}
+		for _, h := range warmHosts(stands) {
+			clusters[h.host] = append(clusters[h.host], h.clusters...)
 		}
-		warmed, err := envoy.Warm(stands, clusters)
-		if err != nil {
+		warmed := warmedWith(stands, clusters)
+		if warmed == nil {
 			continue // Prove reports a table that cannot be read
 		}
 		next = next.Replace(schema.Routes, next.Of(schema.Routes).With(warmed))
@@ -162,7 +159,10 @@ func (b *builder) tables() schema.Snapshot {
 		for _, old := range befores {
 			b.missing(going, b.now.Get(old.Key), r, false)
 		}
-		if warmed, err := envoy.Warm(r, going[name]); err == nil && len(going) > 0 {
+		if len(going) == 0 {
+			continue
+		}
+		if warmed := warmedWith(r, going[name]); warmed != nil {
 			cooling = append(cooling, warmed)
 		}
 	}
@@ -173,10 +173,10 @@ func (b *builder) tables() schema.Snapshot {
 // target's, but for warm routes.
 func (b *builder) accepts(r *schema.Resource) bool {
 	if sure := b.certain.Get(r.Key); sure != nil {
-		return envoy.EqualButWarm(sure, r)
+		return equalButWarm(sure, r)
 	}
 	held, maybe := b.from.Acked.Get(r.Key), b.from.Maybe.Get(r.Key)
-	return held != nil && envoy.EqualButWarm(held, r) && (maybe == nil || envoy.EqualButWarm(maybe, r))
+	return held != nil && equalButWarm(held, r) && (maybe == nil || equalButWarm(maybe, r))
 }
 
 // missing adds, by virtual host of table in, the clusters that table from names
@@ -185,68 +185,14 @@ func (b *builder) missing(add map[string]names, from, in *schema.Resource, warm 
 	if from == nil || in == nil || from == in {
 		return
 	}
-	ourTable, theirTable := b.hostsOf(in), b.hostsOf(from)
-	ours, theirs := ourTable.list, theirTable.list
-	ourDomains, theirDomains := differing(ours, theirs, envoy.Host.MayBeWarm)
-	order, _ := pairs(&ourDomains, &theirDomains)
-	for _, p := range order {
-		if p.a < 0 || p.b < 0 || ours[p.a].Equal(theirs[p.b]) && !ours[p.a].MayBeWarm() {
-			continue
+	for _, h := range missing(from, in, warm) {
+		if add[in.Name] == nil {
+			add[in.Name] = names{}
 		}
-		our, their := ours[p.a], theirs[p.b]
-		named := theirTable.clusters(p.b)
-		if from.Name == in.Name { // what one table named it names on
-			named = slices.Concat(named, their.WarmClusters())
-		}
-		has := ourTable.clusters(p.a)
-		if warm {
-			has = slices.Concat(has, our.WarmClusters())
-		}
-		host := our.Name()
-		for _, c := range named {
-			if slices.Contains(has, c) || slices.Contains(add[in.Name][host], c) {
-				continue
+		for _, c := range h.clusters {
+			if !slices.Contains(add[in.Name][h.host], c) {
+				add[in.Name][h.host] = append(add[in.Name][h.host], c)
 			}
-			if add[in.Name] == nil {
-				add[in.Name] = names{}
-			}
-			add[in.Name][host] = append(add[in.Name][host], c)
 		}
 	}
-}
-
-// hosts are the virtual hosts of a table.
-type hosts struct {
-	list  []envoy.Host
-	sends map[int][]string // clusters, of the hosts that were looked into
-}
-
-// hostsOf reads a table once. One that cannot be read has no virtual hosts.
-func (b *builder) hostsOf(r *schema.Resource) *hosts {
-	if h := b.hosts[r]; h != nil {
-		return h
-	}
-	if b.hosts == nil {
-		b.hosts = map[*schema.Resource]*hosts{}
-	}
-	h := &hosts{sends: map[int][]string{}}
-	h.list, _ = envoy.HostsOf(r)
-	b.hosts[r] = h
-	return h
-}
-
-// clusters are those that a host sends to.
-func (h *hosts) clusters(i int) []string {
-	if names, ok := h.sends[i]; ok {
-		return names
-	}
-	h.sends[i] = clustersOf(h.list[i])
-	return h.sends[i]
-}
-
-// clustersOf are those that a host sends to. One that cannot be read sends to
-// none: Prove reports it.
-func clustersOf(h envoy.Host) []string {
-	names, _ := h.Clusters()
-	return names
 }

@@ -18,6 +18,11 @@ type Key struct {
 
 func (k Key) String() string { return k.Type.String() + "/" + k.Name }
 
+// Compare orders keys by type and name.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Type, o.Type), cmp.Compare(k.Name, o.Name))
+}
+
 // Version is the content hash of a resource or of a set of them: 16 lower-case
 // hexadecimal digits, equal wherever and whenever it is computed. The empty
 // version belongs to a resource whose body is live.
@@ -70,9 +75,9 @@ type Resource struct {
 	derived  atomic.Pointer[derivation]
 }
 
-// derivation is what was computed from a resource and another.
+// derivation is what was computed from a resource.
 type derivation struct {
-	with  *Resource
+	key   any
 	value any
 	next  *derivation
 	n     int // of the chain
@@ -80,19 +85,22 @@ type derivation struct {
 
 // maxDerived bounds what is remembered of one resource: a fleet holds a handful
 // of versions that a new one replaces.
-const maxDerived = 8
+const maxDerived = 16
 
-// Derive computes something from the resource and another, which may be nil,
-// once: the sessions of a fleet hold few versions of a resource, and ask the same
-// of each pair. It is for one purpose alone, that of package planner.
-func (r *Resource) Derive(with *Resource, compute func() any) any {
+// Derive computes something from the resource once, under a key: the sessions of
+// a fleet hold few versions of a resource, and ask the same of each. Neither the
+// key nor the value may hold on to another resource, such as the version before,
+// or no version would ever be let go of: a key names one by a weak.Pointer. It is
+// for one purpose alone, that of package planner.
+func (r *Resource) Derive(key any, compute func() any) any {
 	first := r.derived.Load()
 	for d := first; d != nil; d = d.next {
-		if d.with == with {
+		if d.key == key {
 			return d.value
 		}
 	}
-	d := &derivation{with: with, value: compute(), n: 1}
+	d := &derivation{key: key, value: compute(), n: 1}
+	first = r.derived.Load() // computing may have added some
 	if first != nil && first.n < maxDerived {
 		d.next, d.n = first, first.n+1
 	}
@@ -138,22 +146,33 @@ func Restore(key Key, v Version, refs []Ref, body []byte) *Resource {
 	return r
 }
 
-// canonicalRefs brings references to names that can be written in two ways into
-// the one that names are compared in.
+// Refers reports whether r, which may be nil, refers to a resource that must be
+// there.
+func (r *Resource) Refers(to Key) bool {
+	if r == nil {
+		return false
+	}
+	i, ok := slices.BinarySearchFunc(r.Refs, to, func(ref Ref, k Key) int { return ref.Compare(k) })
+	return ok && r.Refs[i].Edge != Optional
+}
+
+// canonicalRefs brings references into their order, and to names that can be
+// written in two ways into the one that names are compared in.
 func canonicalRefs(refs []Ref) []Ref {
 	same := func(r Ref) bool { return Canonical(r.Name) == r.Name }
-	if !slices.ContainsFunc(refs, func(r Ref) bool { return !same(r) }) {
+	if slices.IsSortedFunc(refs, compareRefs) && !slices.ContainsFunc(refs, func(r Ref) bool { return !same(r) }) {
 		return refs
 	}
 	refs = slices.Clone(refs)
 	for i := range refs {
 		refs[i].Name = Canonical(refs[i].Name)
 	}
-	slices.SortFunc(refs, func(a, b Ref) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Edge, b.Edge))
-	})
+	slices.SortFunc(refs, compareRefs)
 	return slices.Compact(refs)
 }
+
+// compareRefs puts, of several to one resource, the strictest first.
+func compareRefs(a, b Ref) int { return cmp.Or(a.Compare(b.Key), cmp.Compare(a.Edge, b.Edge)) }
 
 // Sum is a 128-bit hash of a set that does not depend on order: the sum of its
 // elements' hashes. The zero Sum is that of the empty set.

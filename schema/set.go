@@ -2,7 +2,6 @@ package schema
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,7 +22,7 @@ type treap struct {
 	sum         Sum
 	// referrers is the index of the set whose root this is, once it was asked
 	// for: a function of the set, so that it is no matter who stores it first.
-	referrers atomic.Pointer[map[Key][]*Resource]
+	referrers atomic.Pointer[index]
 }
 
 func join(res *Resource, left, right *treap) *treap {
@@ -114,31 +113,12 @@ func (s Set) Get(name string) *Resource {
 	return nil
 }
 
-// Referrers lists the resources of the set that refer to a key, but for those
-// whose reference may dangle, sorted by name. The first call reads the whole set,
-// later ones of the same set or one that shares its root do not.
-func (s Set) Referrers(k Key) []*Resource { return s.index()[k] }
-
-// Referred yields the keys that have referrers, in no order.
-func (s Set) Referred() iter.Seq[Key] { return maps.Keys(s.index()) }
-
-func (s Set) index() map[Key][]*Resource {
-	if s.root == nil {
-		return nil
-	}
-	if made := s.root.referrers.Load(); made != nil {
-		return *made
-	}
-	index := map[Key][]*Resource{}
+func (s Set) names() map[string]bool {
+	names := make(map[string]bool, s.Len())
 	for r := range s.All() {
-		for _, ref := range r.Refs {
-			if ref.Edge != Optional {
-				index[ref.Key] = append(index[ref.Key], r)
-			}
-		}
+		names[r.Name] = true
 	}
-	s.root.referrers.Store(&index)
-	return index
+	return names
 }
 
 // All yields the resources, sorted by name.
@@ -201,10 +181,12 @@ func (s Set) Only(names []string) Set {
 // Diff yields (old, new) for each name whose version differs between two sets,
 // in the order of names. Old is nil for what b adds, new for what it lacks.
 func Diff(a, b Set) iter.Seq2[*Resource, *Resource] {
-	return func(yield func(*Resource, *Resource) bool) { diff(a.root, b.root, yield) }
+	return func(yield func(*Resource, *Resource) bool) { diff(a.root, b.root, false, yield) }
 }
 
-func diff(a, b *treap, yield func(_, _ *Resource) bool) bool {
+// diff yields what differs between two treaps: in its version or, to be exact, in
+// anything, such as references that may dangle in one of them only.
+func diff(a, b *treap, exact bool, yield func(_, _ *Resource) bool) bool {
 	switch {
 	case a == b:
 		return true
@@ -212,18 +194,18 @@ func diff(a, b *treap, yield func(_, _ *Resource) bool) bool {
 		return b.walk(func(r *Resource) bool { return yield(nil, r) })
 	case b == nil:
 		return a.walk(func(r *Resource) bool { return yield(r, nil) })
-	case a.same(b):
+	case !exact && a.same(b):
 		return true
 	case a.res.Name == b.res.Name:
-		return diff(a.left, b.left, yield) &&
-			(a.res.Version == b.res.Version || yield(a.res, b.res)) &&
-			diff(a.right, b.right, yield)
+		return diff(a.left, b.left, exact, yield) &&
+			(a.res == b.res || !exact && a.res.Version == b.res.Version || yield(a.res, b.res)) &&
+			diff(a.right, b.right, exact, yield)
 	case above(a.res, b.res):
 		l, _, r := b.split(a.res.Name)
-		return diff(a.left, l, yield) && yield(a.res, nil) && diff(a.right, r, yield)
+		return diff(a.left, l, exact, yield) && yield(a.res, nil) && diff(a.right, r, exact, yield)
 	default:
 		l, _, r := a.split(b.res.Name)
-		return diff(l, b.left, yield) && yield(nil, b.res) && diff(r, b.right, yield)
+		return diff(l, b.left, exact, yield) && yield(nil, b.res) && diff(r, b.right, exact, yield)
 	}
 }
 

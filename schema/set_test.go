@@ -3,8 +3,11 @@ package schema
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
+	"weak"
 
 	"pgregory.net/rapid"
 )
@@ -146,6 +149,106 @@ func TestSnapshotVersionTellsTypesApart(t *testing.T) {
 	b := Restore(Key{Listeners, "x"}, "1", nil, nil)
 	if SnapshotOf(a).Version() == SnapshotOf(b).Version() {
 		t.Error("a cluster and a listener give one version")
+	}
+}
+
+// Whether it was read or made of the one before, an index says the same.
+func TestReferrers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(label string) Set {
+			return rapid.Custom(func(t *rapid.T) Set {
+				var rs []*Resource
+				for i := range rapid.IntRange(0, 12).Draw(t, "n") {
+					var refs []Ref
+					for range rapid.IntRange(0, 4).Draw(t, "refs") {
+						refs = append(refs, Ref{Key{Clusters, rapid.StringMatching("[a-e]").Draw(t, "to")}, Edge(rapid.IntRange(0, int(Optional)).Draw(t, "edge"))})
+					}
+					rs = append(rs, NewResource(Key{Routes, fmt.Sprint(i)}, refs, []byte(fmt.Sprint(refs))))
+				}
+				return SetOf(rs...)
+			}).Draw(t, label)
+		}
+		s := draw("first")
+		for i := range 4 {
+			from := s
+			if i > 0 || rapid.Bool().Draw(t, "asked") {
+				from.Referrers(Key{})
+			}
+			s = draw("next")
+			s.Succeed(from)
+			for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+				to := Key{Clusters, name}
+				var want, got []string
+				for r := range s.All() {
+					if slices.ContainsFunc(r.Refs, func(ref Ref) bool { return ref.Key == to && ref.Edge != Optional }) {
+						want = append(want, r.Name)
+					}
+					if r.Refers(to) != (len(want) > 0 && want[len(want)-1] == r.Name) {
+						t.Fatalf("%s refers to %s: %v", r.Name, name, r.Refers(to))
+					}
+				}
+				for _, r := range s.Referrers(to) {
+					if r != s.Get(r.Name) {
+						t.Fatalf("%s is of another set", r.Name)
+					}
+					got = append(got, r.Name)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s is referred to by %v, want %v", name, got, want)
+				}
+			}
+		}
+	})
+}
+
+// A fleet that goes on for long lets go of what it held.
+func TestDeriveLetsGo(t *testing.T) {
+	gone := make(chan int, 100)
+	make1 := func(i int) *Resource {
+		r := res("a", i)
+		runtime.AddCleanup(r, func(i int) { gone <- i }, i)
+		return r
+	}
+	r, calls := make1(0), 0
+	for i := range 50 {
+		old := r
+		r = make1(i + 1)
+		for range 2 {
+			got := r.Derive(weak.Make(old), func() any { calls++; return i })
+			if got != i {
+				t.Fatalf("got %v, want %d", got, i)
+			}
+		}
+	}
+	if calls != 50 {
+		t.Errorf("computed %d times", calls)
+	}
+	freed := map[int]bool{}
+	for deadline := time.Now().Add(10 * time.Second); len(freed) < 40 && time.Now().Before(deadline); {
+		runtime.GC()
+		select {
+		case i := <-gone:
+			freed[i] = true
+		case <-time.After(10 * time.Millisecond): // cleanups run on their own
+		}
+	}
+	if len(freed) < 40 {
+		t.Errorf("%d of 50 old versions were let go of", len(freed))
+	}
+	runtime.KeepAlive(r)
+}
+
+func TestDeriveIsBounded(t *testing.T) {
+	r := res("a", 1)
+	for i := range 100 {
+		r.Derive(i, func() any { return i })
+	}
+	n := 0
+	for d := r.derived.Load(); d != nil; d = d.next {
+		n++
+	}
+	if n > maxDerived {
+		t.Errorf("%d are remembered", n)
 	}
 }
 

@@ -99,7 +99,7 @@ func (s Snapshot) All() iter.Seq[*Resource] {
 func DiffAll(a, b Snapshot) iter.Seq2[*Resource, *Resource] {
 	return func(yield func(*Resource, *Resource) bool) {
 		for t := range a.sets {
-			if !diff(a.sets[t].root, b.sets[t].root, yield) {
+			if !diff(a.sets[t].root, b.sets[t].root, false, yield) {
 				return
 			}
 		}
@@ -116,9 +116,16 @@ type Dangle struct {
 // that may. A snapshot without any is closed (rule P2).
 func (s Snapshot) Dangling() []Dangle {
 	var out []Dangle
+	var have [NumTypes]map[string]bool
 	for r := range s.All() {
 		for _, ref := range r.Refs {
-			if ref.Edge != Optional && s.Get(ref.Key) == nil {
+			if ref.Edge == Optional {
+				continue
+			}
+			if have[ref.Type] == nil {
+				have[ref.Type] = s.sets[ref.Type].names()
+			}
+			if !have[ref.Type][ref.Name] {
 				out = append(out, Dangle{r, ref})
 			}
 		}

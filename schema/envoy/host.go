@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -25,8 +26,25 @@ const (
 // of thousands of routes, of which a change touches a few: hosts are compared by
 // their bytes, and only what differs is decoded.
 type Host struct {
-	raw   []byte // the VirtualHost
-	frame []byte // the table's other fields
+	raw     []byte // the VirtualHost
+	frame   []byte // the table's other fields
+	name    []byte
+	domains []string
+	warm    bool // it can have warm routes
+}
+
+// hostOf reads what tells hosts apart, once. What is no encoding has no domains.
+func hostOf(raw, frame []byte) Host {
+	h := Host{raw: raw, frame: frame, warm: bytes.Contains(raw, []byte(WarmName))}
+	_ = eachField(raw, func(num protowire.Number, _, content []byte) {
+		switch num {
+		case hostName:
+			h.name = content
+		case hostDomains:
+			h.domains = append(h.domains, string(content))
+		}
+	})
+	return h
 }
 
 // HostsOf lists the virtual hosts of all tables in r, in their order.
@@ -40,7 +58,7 @@ func HostsOf(r *schema.Resource) ([]Host, error) {
 		return hostsIn(r, value)
 	case schema.VirtualHosts:
 		value, err := anyBytes(r)
-		return []Host{{raw: value}}, err
+		return []Host{hostOf(value, nil)}, err
 	}
 	tables, err := Tables(r)
 	if err != nil {
@@ -102,7 +120,7 @@ func hostsIn(r *schema.Resource, table []byte) ([]Host, error) {
 	var out []Host
 	err := eachField(table, func(num protowire.Number, _, content []byte) {
 		if num == tableHosts {
-			out = append(out, Host{content, frame})
+			out = append(out, hostOf(content, frame))
 		}
 	})
 	if err != nil {
@@ -125,32 +143,18 @@ func frameOf(table []byte) (frame []byte) {
 func (h Host) Equal(o Host) bool { return bytes.Equal(h.raw, o.raw) && bytes.Equal(h.frame, o.frame) }
 
 // Name is the virtual host's name.
-func (h Host) Name() string { return string(h.name()) }
-
-// The fields of a host that was listed were read once: they are not broken.
-func (h Host) name() (name []byte) {
-	_ = eachField(h.raw, func(num protowire.Number, _, content []byte) {
-		if num == hostName {
-			name = content
-		}
-	})
-	return name
-}
+func (h Host) Name() string { return string(h.name) }
 
 // Domains are the host's, as configured.
-func (h Host) Domains() []string { return h.domains(func([]byte) bool { return true }) }
+func (h Host) Domains() []string { return h.domains }
 
 // Wildcards are those of its domains that have a star.
-func (h Host) Wildcards() []string {
-	return h.domains(func(d []byte) bool { return bytes.IndexByte(d, '*') >= 0 })
-}
-
-func (h Host) domains(want func([]byte) bool) (out []string) {
-	_ = eachField(h.raw, func(num protowire.Number, _, content []byte) {
-		if num == hostDomains && want(content) {
-			out = append(out, string(content))
+func (h Host) Wildcards() (out []string) {
+	for _, d := range h.domains {
+		if strings.Contains(d, "*") {
+			out = append(out, d)
 		}
-	})
+	}
 	return out
 }
 
@@ -184,7 +188,7 @@ func (h Host) Clusters() ([]string, error) {
 }
 
 // MayBeWarm reports whether the host can have warm routes.
-func (h Host) MayBeWarm() bool { return bytes.Contains(h.raw, []byte(WarmName)) }
+func (h Host) MayBeWarm() bool { return h.warm }
 
 // WarmClusters are those that the host's warm route names.
 func (h Host) WarmClusters() []string {
@@ -228,7 +232,7 @@ func Unlike(a, b []Host) (ofA, ofB []bool) {
 	i, j := 0, 0
 	var restA, restB []int // of which no partner was met in passing
 	for i < len(a) && j < len(b) {
-		c := bytes.Compare(a[i].name(), b[j].name())
+		c := bytes.Compare(a[i].name, b[j].name)
 		switch {
 		case c == 0:
 			ofA[i] = !a[i].Equal(b[j])

@@ -86,13 +86,13 @@ func Prepare(old, r *schema.Resource, filters []string) (made *schema.Resource, 
 		return nil, false, err
 	}
 	// What the author made optional stays so.
+	may := map[schema.Key]bool{}
+	for _, ref := range slices.Concat(old.Refs, r.Refs) {
+		may[ref.Key] = may[ref.Key] || ref.Edge == schema.Optional
+	}
 	for i := range refs {
-		for _, from := range [...][]schema.Ref{old.Refs, r.Refs} {
-			for _, ref := range from {
-				if ref.Key == refs[i].Key && ref.Edge == schema.Optional {
-					refs[i].Edge = schema.Optional
-				}
-			}
+		if may[refs[i].Key] {
+			refs[i].Edge = schema.Optional
 		}
 	}
 	return schema.NewResource(old.Key, refs, body), true, nil

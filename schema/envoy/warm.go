@@ -103,7 +103,7 @@ func (w *warming) table(r *schema.Resource) ([]byte, error) {
 
 // host replaces the warm routes of a virtual host: they stand first.
 func (w *warming) host(raw []byte) ([]byte, bool) {
-	h := Host{raw: raw}
+	h := hostOf(raw, nil)
 	clusters, ok := w.names[h.Name()]
 	if !ok && !h.MayBeWarm() {
 		return raw, false
