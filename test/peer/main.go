@@ -61,21 +61,24 @@ func run(args []string) error {
 	case "fleet":
 		return fleet(*addr, load{size: sizes[plan.sizes[0]], n: plan.ns[0], groups: plan.groups[0], rollouts: *rollouts, delta: *delta})
 	case "run":
+		plan.out = *out
 		all, err := plan.measure()
-		if err != nil {
-			return err
-		}
-		show(os.Stdout, all)
-		if *out == "" {
-			return nil
-		}
-		b, err := json.MarshalIndent(all, "", "  ")
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(*out, append(b, '\n'), 0o644)
+		show(os.Stdout, all) // what there is, also of a run that failed
+		return err
 	}
 	return fmt.Errorf("unknown command %q", args[0])
+}
+
+// save writes what has been measured so far, for a run takes long.
+func (p plan) save(all []figures) error {
+	if p.out == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.out, append(b, '\n'), 0o644)
 }
 
 func numbers(text string) (out []int, err error) {
@@ -113,6 +116,7 @@ type plan struct {
 	sizes, only       []string
 	variants          []string
 	updates, rollouts int
+	out               string // file for the figures, or none
 }
 
 func (p plan) measure() (all []figures, err error) {
@@ -132,13 +136,16 @@ func (p plan) measure() (all []figures, err error) {
 					}
 					fmt.Fprintf(os.Stderr, "%s %s, %d nodes in %d groups, size %s\n", c.engine, f.variant(), n, groups, size)
 					if err := f.measure(p.updates, p.rollouts); err != nil {
-						return nil, fmt.Errorf("%s %s, %d nodes in %d groups, size %s: %w", c.engine, f.variant(), n, groups, size, err)
+						return all, fmt.Errorf("%s %s, %d nodes in %d groups, size %s: %w", c.engine, f.variant(), n, groups, size, err)
 					}
 					all = append(all, f)
+					relate(all)
+					if err := p.save(all); err != nil {
+						return all, err
+					}
 				}
 			}
 		}
 	}
-	relate(all)
 	return all, nil
 }
