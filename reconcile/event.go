@@ -143,9 +143,13 @@ func Changes(was, is *Status) []Event {
 		c.group(old, g)
 	}
 	c.nodes(was.Nodes, is.Nodes)
+	known := map[[2]string]bool{}
+	for _, r := range was.Refused {
+		known[[2]string{r.Node, r.Why}] = true
+	}
 	for _, r := range is.Refused {
-		if !slices.ContainsFunc(was.Refused, func(o RefusedStatus) bool { return o.Node == r.Node && o.Why == r.Why }) {
-			c.add(Event{Kind: EventRefused, Node: r.Node, Words: r.Why})
+		if !known[[2]string{r.Node, r.Why}] {
+			c.add(Event{Kind: EventRefused, Group: r.Group, Node: r.Node, Words: r.Why})
 		}
 	}
 	for i := range c.list {

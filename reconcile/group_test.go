@@ -205,3 +205,33 @@ func TestR1ANodeBecomesAmbiguous(t *testing.T) {
 		t.Errorf("still refused: %+v", st.Refused)
 	}
 }
+
+// A commit that changes nothing but who is in a group is no rollout. A node that
+// no group has any more keeps what it holds, is named, and is not at target.
+func TestR1AMatchIsEdited(t *testing.T) {
+	r, first := newRig(t, frontOnly("v1"))
+	one, two := r.connect("front-1"), r.connect("front-2")
+	one.sees("front → v1, v1@10.0.0.1:80")
+	two.sees("front → v1, v1@10.0.0.1:80")
+	r.done("front", first)
+	c := frontOnly("v1")
+	c.groups = strings.Replace(c.groups, "front-*", "front-2", 1)
+	second := r.merge(c)
+	st := r.until("the node without a group", func(st *Status) bool { return len(st.Refused) > 0 && st.group("front").AtTarget == 1 })
+	if got := st.Refused[0]; len(st.Refused) != 1 || got.Node != "front-1" || got.Group != "front" || !strings.Contains(got.Why, "no group matches") || !strings.Contains(got.Why, "keeps what it has") {
+		t.Errorf("refused: %+v", st.Refused)
+	}
+	if g := st.group("front"); g.State != Converged || g.Base != second || g.Connected != 2 {
+		t.Errorf("the group is %+v", g)
+	}
+	if n := st.node("front-1"); n.State != NodeRefused || n.Commit != first {
+		t.Errorf("the node is %+v", n)
+	}
+	if got := one.view(); got != "front → v1, v1@10.0.0.1:80" {
+		t.Errorf("the node holds %s", got)
+	}
+	third := r.merge(frontOnly("v2"))
+	r.done("front", third)
+	one.sees("front → v2, v2@10.0.0.1:80")
+	r.until("no refusal", func(st *Status) bool { return len(st.Refused) == 0 && st.group("front").AtTarget == 2 })
+}

@@ -106,7 +106,10 @@ const refusedFor = 5 * time.Minute
 
 // RefusedStatus is a node that no group takes, or two do.
 type RefusedStatus struct {
-	Node   string    `json:"node"`
+	Node string `json:"node"`
+	// Group is the one that it was in, and whose configuration it keeps; none for
+	// a newcomer.
+	Group  string    `json:"group,omitempty"`
 	Why    string    `json:"why"`
 	SeenAt time.Time `json:"seen_at"` // the last try
 }
@@ -116,12 +119,15 @@ func (l *Loop) nodes(st *Status, f *facts) {
 	for name, rows := range f.sessions {
 		in := st.Group(name)
 		for _, s := range newest(rows) {
-			st.Nodes = append(st.Nodes, nodeStatus(s, in))
-			if g := l.groups[s.Group]; g != nil && s.Generation < g.written && g.Halt == nil {
-				if _, err := l.guide.Admit(s.Node, nil); err != nil {
-					st.Refused = append(st.Refused, RefusedStatus{s.Node.ID, err.Error() + "; it keeps what it has", st.At})
+			n := nodeStatus(s, in)
+			if why := l.strays(s); why != "" {
+				n.State, n.Why = NodeRefused, why
+				st.Refused = append(st.Refused, RefusedStatus{s.Node.ID, name, why, st.At})
+				if in != nil && s.Generation == l.groups[name].Generation && s.Converged {
+					in.AtTarget--
 				}
 			}
+			st.Nodes = append(st.Nodes, n)
 		}
 	}
 	slices.SortFunc(st.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.ID, b.ID) })
@@ -129,7 +135,7 @@ func (l *Loop) nodes(st *Status, f *facts) {
 	for _, n := range f.nodes {
 		seen[n.ID] = true
 		if n.Refusal != "" && st.At.Sub(n.SeenAt) < refusedFor {
-			st.Refused = append(st.Refused, RefusedStatus{n.ID, n.Refusal, n.SeenAt})
+			st.Refused = append(st.Refused, RefusedStatus{Node: n.ID, Why: n.Refusal, SeenAt: n.SeenAt})
 		}
 	}
 	slices.SortFunc(st.Refused, func(a, b RefusedStatus) int { return strings.Compare(a.Node, b.Node) })
@@ -141,4 +147,17 @@ func (l *Loop) nodes(st *Status, f *facts) {
 		}
 	}
 	slices.SortFunc(st.awaited, func(a, b Awaited) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// strays says why no group has the node of a session any more, or nothing. Whoever
+// was not given what its group was given last is asked about alone.
+func (l *Loop) strays(s *schema.SessionRow) string {
+	g := l.groups[s.Group]
+	if g == nil || g.release() == nil || s.Generation == g.written && s.Commit == g.release().Commit {
+		return ""
+	}
+	if _, err := l.guide.Admit(s.Node, nil); err != nil {
+		return err.Error() + "; it keeps what it has"
+	}
+	return ""
 }

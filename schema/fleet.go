@@ -120,6 +120,8 @@ type Group struct {
 	// such a group is not rolled out.
 	Unsupported string   `json:"unsupported,omitempty"`
 	Snapshot    Snapshot `json:"-"`
+	// At is where it says which nodes are in it.
+	At Pos `json:"-"`
 }
 
 // Match selects nodes. Empty fields select all; globs are those of path.Match, but

@@ -186,8 +186,17 @@ func troubles(st *reconcile.Status) []string {
 			out = append(out, fmt.Sprintf("%s  %s: %s", g.State, g.Name, g.Why))
 		}
 	}
-	for _, r := range st.Refused {
-		out = append(out, fmt.Sprintf("refused  node %s: %s (last seen %s)", r.Node, r.Why, clock(r.SeenAt)))
+	const most = 5 // refused nodes
+	for i, r := range st.Refused {
+		if i == most {
+			out = append(out, fmt.Sprintf("refused  … and %d more: see sluice nodes --state refused", len(st.Refused)-most))
+			break
+		}
+		in := ""
+		if r.Group != "" {
+			in = " of group " + r.Group
+		}
+		out = append(out, fmt.Sprintf("refused  node %s%s: %s (last seen %s)", r.Node, in, r.Why, clock(r.SeenAt)))
 	}
 	if r := st.Rejected; r != nil {
 		out = append(out, fmt.Sprintf("rejected  commit %s; every node keeps what it has\n%s", short(r.Commit), indent(r.Why, "    ")))

@@ -35,6 +35,7 @@ func (lo *lowering) group(name string, g *group, reached map[schema.Key]bool) sc
 		After:    slices.Sorted(slices.Values(g.Rollout.After)),
 		Drain:    -1,
 		External: slices.Sorted(slices.Values(g.External)),
+		At:       g.At.at("match"),
 	}
 	if g.At.get("rollout").get("drain") != nil {
 		out.Drain = g.Rollout.Drain
