@@ -115,6 +115,30 @@ func place(byRank []assignment, node schema.Node) (*assignment, error) {
 	return found, nil
 }
 
+// Placing finds the group of a node among groups, and among those that are gone,
+// which give way to them (rule R1). The name is empty for one that no group has,
+// and the error says why.
+func Placing(groups, gone []schema.Group) func(schema.Node) (string, error) {
+	var all assignments
+	for _, g := range groups {
+		all.groups = append(all.groups, assignment{group: g})
+	}
+	for _, g := range gone {
+		all.groups = append(all.groups, assignment{group: g, gone: true})
+	}
+	byRank(all.groups)
+	return func(node schema.Node) (string, error) {
+		switch found, err := place(all.groups, node); {
+		case err != nil:
+			return "", err
+		case found == nil:
+			return "", all.nothingFor(node)
+		default:
+			return found.group.Name, nil
+		}
+	}
+}
+
 // notYet tells a client to come back.
 type notYet string
 

@@ -16,10 +16,7 @@ type nodeDocument struct {
 	FormatVersion string `json:"format_version"`
 	Seq           uint64 `json:"seq"`
 	nodeRow
-	Cluster  string            `json:"cluster,omitempty"`
-	Zone     string            `json:"zone,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Sessions []nodeSession     `json:"sessions"` // the newest first
+	Sessions []nodeSession `json:"sessions"` // the newest first
 }
 
 // nodeSession is one generation of the node's process.
@@ -110,8 +107,7 @@ func (a *admin) node(w http.ResponseWriter, r *http.Request) {
 		newest = &st.Nodes[j]
 	}
 	doc := nodeDocument{
-		FormatVersion: reconcile.StatusFormat, Seq: st.Seq, nodeRow: rowOf(n, newest),
-		Cluster: n.Cluster, Zone: n.Zone, Metadata: n.Metadata, Sessions: []nodeSession{},
+		FormatVersion: reconcile.StatusFormat, Seq: st.Seq, nodeRow: rowOf(n, newest), Sessions: []nodeSession{},
 	}
 	for _, s := range sessions {
 		doc.Sessions = append(doc.Sessions, sessionOf(st, s, view.Types(s.ID)))

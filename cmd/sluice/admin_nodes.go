@@ -35,6 +35,15 @@ type nodeRow struct {
 	AckedAt   time.Time    `json:"acked_at,omitzero"`
 	SeenAt    time.Time    `json:"seen_at,omitzero"` // last connect or disconnect
 	Twins     []string     `json:"twins,omitempty"`  // hosts that share the id, and must not
+	nodeIdentity
+}
+
+// nodeIdentity is what a node says of itself beside its id. A list has it if it is
+// asked for.
+type nodeIdentity struct {
+	Cluster  string            `json:"cluster,omitempty"`
+	Zone     string            `json:"zone,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // nodesQuery is which nodes are asked for.
@@ -42,6 +51,7 @@ type nodesQuery struct {
 	group, state, text string
 	limit              int
 	trouble            bool // those that ask for attention first
+	identity           bool // with it
 }
 
 func readNodesQuery(r *http.Request) (nodesQuery, error) {
@@ -56,6 +66,13 @@ func readNodesQuery(r *http.Request) (nodesQuery, error) {
 		q.trouble = true
 	default:
 		return q, fmt.Errorf("sort=%s: want id or trouble", s)
+	}
+	switch s := v.Get("identity"); s {
+	case "", "false":
+	case "true":
+		q.identity = true
+	default:
+		return q, fmt.Errorf("identity=%s: want true or false", s)
 	}
 	if l := v.Get("limit"); l != "" {
 		n, err := strconv.Atoi(l)
@@ -88,6 +105,11 @@ func (a *admin) nodes(w http.ResponseWriter, r *http.Request) {
 	if q.limit > 0 {
 		doc.Nodes = rows[:min(q.limit, len(rows))]
 	}
+	if !q.identity {
+		for i := range doc.Nodes {
+			doc.Nodes[i].nodeIdentity = nodeIdentity{}
+		}
+	}
 	answer(w, http.StatusOK, doc)
 }
 
@@ -117,7 +139,7 @@ func (a *admin) rows(st *reconcile.Status) []nodeRow {
 // rowOf is a node by what the ledger has of it, and the status of its newest
 // session if there is one.
 func rowOf(n *schema.NodeRow, s *reconcile.NodeStatus) nodeRow {
-	row := nodeRow{ID: n.ID, Group: n.Group, UserAgent: n.UserAgent, SeenAt: n.SeenAt, Twins: n.Twins}
+	row := nodeRow{ID: n.ID, Group: n.Group, UserAgent: n.UserAgent, SeenAt: n.SeenAt, Twins: n.Twins, nodeIdentity: nodeIdentity{n.Cluster, n.Zone, n.Metadata}}
 	switch {
 	case n.Refusal != "":
 		row.State, row.Why = reconcile.NodeRefused, n.Refusal+"; last seen "+clock(n.SeenAt)

@@ -19,7 +19,8 @@ type planInput struct {
 	base, to planRevision
 	fleet    *schema.Fleet // the plan's end
 	groups   map[string]planBase
-	live     bool // the nodes are known
+	live     bool          // the nodes are known
+	nodes    []schema.Node // connected; if the plan may move them to other groups
 	allow    []string
 }
 
@@ -45,6 +46,7 @@ func newPlan(in *planInput) (*planDocument, error) {
 		}
 	}
 	b.gone()
+	b.matches()
 	b.order()
 	b.finish()
 	return b.doc, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-xds/sluice/planner"
 	"github.com/sluice-xds/sluice/schema"
@@ -59,6 +60,30 @@ type planGroup struct {
 	Gone   bool       `json:"gone,omitempty"` // the plan's end does not name it: its nodes keep what they have
 	Path   *int       `json:"path,omitempty"` // into paths; none: nothing changes
 	Cost   *planCost  `json:"cost,omitempty"`
+	// Match is set if other nodes are in the group than before.
+	Match *planMatch `json:"match,omitempty"`
+}
+
+// planMatch is how the nodes of a group change: by its match or its priority, or
+// by those of another.
+type planMatch struct {
+	Pos     schema.Pos   `json:"pos,omitzero"`
+	Leaving *planLeaving `json:"leaving,omitempty"` // none offline: the nodes are not known
+	// Nodes are those that leave, at most maxDiffer.
+	Nodes []planLeaver `json:"nodes,omitempty"`
+}
+
+// planLeaving counts the connected nodes that leave a group.
+type planLeaving struct {
+	Ungrouped int `json:"ungrouped"` // no group has them: they keep what they have
+	Moved     int `json:"moved"`     // another group has them
+}
+
+// planLeaver is a node that leaves its group.
+type planLeaver struct {
+	ID  string `json:"id"`
+	To  string `json:"to,omitempty"`  // the group that has it then
+	Why string `json:"why,omitempty"` // none has
 }
 
 // planNode is a node that is not where its group is.
@@ -213,7 +238,9 @@ type planSummary struct {
 }
 
 // changed reports whether the plan does anything.
-func (d *planDocument) changed() bool { return len(d.Paths) > 0 }
+func (d *planDocument) changed() bool {
+	return len(d.Paths) > 0 || slices.ContainsFunc(d.Groups, func(g planGroup) bool { return g.Match != nil })
+}
 
 // refusal says why the plan must not be carried out, or nothing.
 func (d *planDocument) refusal() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sluice-xds/sluice/reconcile"
@@ -32,16 +33,13 @@ func (p *planRun) ask(ctx context.Context) (st *reconcile.Status, err error) {
 func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
 	p.say("base: what the nodes of the server at %s have acknowledged", p.server.at)
 	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: "server"}
-	differ, err := p.differing(ctx)
-	if err != nil {
-		return err
-	}
 	var bases []string
 	for i := range st.Groups {
 		g := &st.Groups[i]
-		b := planBase{commit: g.Base, state: g.State, differ: differ[g.Name], nodes: planNodes{
+		b := planBase{commit: g.Base, state: g.State, nodes: planNodes{
 			Total: g.Connected + g.Expected, Acked: g.AtTarget, Disconnected: g.Expected,
 		}}
+		var err error
 		if b.fleet, err = p.held(ctx, g.Name, g.Base); err != nil {
 			return err
 		}
@@ -56,24 +54,29 @@ func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Stat
 	if len(bases) == 1 {
 		in.base.Commit = bases[0]
 	}
-	return nil
+	return p.connected(ctx, in)
 }
 
-// differing asks which nodes are not where their group is, and why, by group:
-// those that ask for attention first.
-func (p *planRun) differing(ctx context.Context) (map[string][]planNode, error) {
-	doc, err := p.client.nodes(ctx, url.Values{"sort": {"trouble"}})
+// connected asks which nodes are not where their group is, and why, those that ask
+// for attention first; and what all say of themselves, if that may place them in
+// another group.
+func (p *planRun) connected(ctx context.Context, in *planInput) error {
+	moves := in.regroups()
+	doc, err := p.client.nodes(ctx, url.Values{"sort": {"trouble"}, "identity": {strconv.FormatBool(moves)}})
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask for the nodes: %w", err)
+		return fmt.Errorf("cannot ask for the nodes: %w", err)
 	}
-	out := map[string][]planNode{}
 	for i := range doc.Nodes {
 		n := &doc.Nodes[i]
-		if n.State != reconcile.NodeAtTarget && len(out[n.Group]) < maxDiffer {
-			out[n.Group] = append(out[n.Group], planNode{n.ID, n.Commit, n.State + ": " + n.Why})
+		if b, ok := in.groups[n.Group]; ok && n.State != reconcile.NodeAtTarget && len(b.differ) < maxDiffer {
+			b.differ = append(b.differ, planNode{n.ID, n.Commit, n.State + ": " + n.Why})
+			in.groups[n.Group] = b
+		}
+		if moves && n.State != reconcile.NodeDisconnected {
+			in.nodes = append(in.nodes, schema.Node{ID: n.ID, Cluster: n.Cluster, Zone: n.Zone, UserAgent: n.UserAgent, Metadata: n.Metadata})
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // held compiles a commit that the nodes of a group hold.

@@ -61,7 +61,7 @@ func (m *planPage) page() string {
 	m.line("%s", planMarker)
 	m.line("### sluice plan: %s", t.ends())
 	m.line("")
-	if !m.doc.changed() {
+	if len(m.doc.Paths) == 0 {
 		t.nothing()
 		m.line("%s", strings.TrimSpace(t.b.String()))
 		return m.b.String()

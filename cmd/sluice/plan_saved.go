@@ -28,6 +28,7 @@ type groupBinding struct {
 	Acked   string `json:"acked"`   // what the nodes hold
 	Maybe   string `json:"maybe"`   // what they may hold of a commit that is under way
 	Desired string `json:"desired"` // empty for a group that is gone
+	Match   string `json:"match"`   // which nodes are in it
 }
 
 // bindingOf is what a plan made from in is bound to.
@@ -40,6 +41,9 @@ func bindingOf(in *planInput) planBinding {
 		name := in.fleet.Groups[i].Name
 		g := b.Groups[name]
 		g.Desired = contentOf(in.fleet, name)
+		// Texts and numbers always encode.
+		match, _ := json.Marshal(in.fleet.Groups[i].Match)
+		g.Match = fmt.Sprintf("%s %d", match, in.fleet.Groups[i].Priority)
 		b.Groups[name] = g
 	}
 	return b
@@ -114,7 +118,7 @@ func (b planBinding) stale(now planBinding) string {
 	for _, name := range names {
 		then, is := b.Groups[name], now.Groups[name]
 		switch {
-		case then.Desired != is.Desired:
+		case then.Desired != is.Desired, then.Match != is.Match:
 			return "the configuration of group " + name + " has changed"
 		case then.Acked != is.Acked, then.Maybe != is.Maybe:
 			return "what the nodes of group " + name + " hold has changed"

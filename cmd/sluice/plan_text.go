@@ -18,7 +18,7 @@ const (
 // printPlan writes a plan for people.
 func printPlan(w io.Writer, doc *planDocument, colour bool) error {
 	p := planText{doc: doc, colour: colour}
-	if !doc.changed() {
+	if len(doc.Paths) == 0 {
 		p.nothing()
 	} else {
 		p.measure()
@@ -52,7 +52,11 @@ func (p *planText) paint(sign string) string {
 }
 
 func (p *planText) nothing() {
-	p.b.WriteString("No changes.")
+	if p.doc.changed() {
+		p.b.WriteString("No changes of resources.")
+	} else {
+		p.b.WriteString("No changes.")
+	}
 	if n := p.doc.Nodes; n != nil {
 		fmt.Fprintf(&p.b, " %d of %d nodes acked", n.Acked, n.Total)
 		if c := p.doc.Base.Commit; c != "" {
@@ -457,7 +461,11 @@ func (p *planText) order() string {
 // groupNotes are what concerns whole groups.
 func (p *planText) groupNotes() []string {
 	var lines []string
-	for _, g := range p.doc.Groups {
+	for i := range p.doc.Groups {
+		g := &p.doc.Groups[i]
+		if g.Match != nil {
+			lines = append(lines, matchNotes(g)...)
+		}
 		switch {
 		case g.Gone && g.Nodes != nil:
 			lines = append(lines, fmt.Sprintf("%s is gone: its %s keep what they have", g.Name, count(g.Nodes.Total, "node")))
@@ -465,7 +473,7 @@ func (p *planText) groupNotes() []string {
 			lines = append(lines, g.Name+" is gone: its nodes keep what they have")
 		case g.Under != "":
 			lines = append(lines, fmt.Sprintf("%s is %s at %s: what its nodes may hold of that is reckoned with", g.Name, g.State, short(g.Under)))
-		case g.Path == nil && p.doc.changed():
+		case g.Path == nil && g.Match == nil && len(p.doc.Paths) > 0:
 			lines = append(lines, g.Name+" stays as it is")
 		}
 	}
