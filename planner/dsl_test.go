@@ -45,6 +45,7 @@ import (
 //	scope s -> web
 //	ext x@2                an extension configuration
 //	vhost web/h: * / -> a  of a table that has "route web: vhds"
+//	route web: none        a table without routes
 //	runtime layer@2
 //
 // A route's virtual host is called by its first domain unless a name is given.
@@ -300,6 +301,9 @@ func tableOf(name string, routes []string) (proto.Message, error) {
 	rc := &routev3.RouteConfiguration{Name: name}
 	hosts := map[string]*routev3.VirtualHost{}
 	for _, line := range routes {
+		if line == "none" {
+			continue
+		}
 		if line == "vhds" {
 			rc.Vhds = &routev3.Vhds{ConfigSource: ads()}
 			continue

@@ -50,6 +50,7 @@ func Prove(p *schema.Path, live schema.Snapshot) (Proof, []Hazard) {
 	hs.filterOrders(p)
 	hs.fetches(p)
 	hs.chosen(p)
+	hs.routes(p)
 	for i := range p.Stages {
 		st := &p.Stages[i]
 		l := level(st, p.Target.Client)

@@ -16,6 +16,7 @@ func Hazards() []Hazard { return hazards[:] }
 var hazards = [...]Hazard{
 	{"address-clash", true, "Two listeners want one address at some step, and the node refuses the second."},
 	{"aggregate-members", false, "A cluster's members change in place, and requests fail while they do."},
+	{"all-routes-lost", true, "A table that answers requests loses its last route."},
 	{"cluster-swap", false, "A cluster that takes requests changes in place: its connections are drained, and requests may fail for a moment."},
 	{"empty-cluster", true, "A route gains weight on a cluster that has no endpoint to answer."},
 	{"fetch-timeout", false, "A node waits for a resource for ever, or longer than a step waits for the node."},
@@ -26,6 +27,7 @@ var hazards = [...]Hazard{
 	{"relisten", false, "gRPC clients that dial what is removed fail, some for good."},
 	{"rename", false, "A listener goes and another takes its address in one response."},
 	{"reuse-port", true, "A listener changes its reuse_port, which nodes refuse."},
+	{"routes-lost", false, "Requests that are answered now are answered by no route any more."},
 	{"unproven", false, "Only a running proxy knows what a resource refers to."},
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +51,9 @@ allowed; with --detailed-exitcode with 2 if there are changes.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
+		if err := knownHazards(p.allow); err != nil {
+			return err
+		}
 		doc, err := p.run(ctx, dirOf(args), *folder)
 		if err != nil {
 			return because(ctx, err)
@@ -131,6 +136,21 @@ func blockingCodes() []string {
 		}
 	}
 	return codes
+}
+
+// knownHazards refuses a code that no hazard has: a misspelt one would allow
+// nothing, in silence.
+func knownHazards(codes []string) error {
+	var known []string
+	for _, h := range schema.Hazards() {
+		known = append(known, h.Code)
+	}
+	for _, code := range codes {
+		if !slices.Contains(known, code) {
+			return &exitError{1, fmt.Sprintf("--allow %q: no hazard has this code%s; those that block are %s", code, meant("", code, known), strings.Join(blockingCodes(), ", "))}
+		}
+	}
+	return nil
 }
 
 // end reads what the plan leads to.

@@ -278,6 +278,7 @@ func (b *planBuilder) order() {
 func (b *planBuilder) finish() {
 	doc := b.doc
 	slices.Sort(doc.Proof.Gates)
+	slices.SortStableFunc(doc.Hazards, func(x, y planHazard) int { return cmp.Compare(x.rank(), y.rank()) })
 	for act := range b.acts {
 		switch act.action {
 		case actionAdd:

@@ -228,6 +228,20 @@ type planHazard struct {
 	WayOut   string     `json:"way_out,omitempty"`
 }
 
+// blocks reports whether the hazard refuses the plan.
+func (h *planHazard) blocks() bool { return h.Blocking && !h.Allowed }
+
+// rank is lower for what is read first: what refuses the plan, and what would.
+func (h *planHazard) rank() int {
+	switch {
+	case h.blocks():
+		return 0
+	case h.Blocking:
+		return 1
+	}
+	return 2
+}
+
 // planSummary counts resources of all groups: what several groups do alike, once.
 type planSummary struct {
 	Add    int  `json:"add"`
@@ -254,7 +268,7 @@ func (d *planDocument) refusal() string {
 		}
 	}
 	for _, h := range d.Hazards {
-		if h.Blocking && !h.Allowed {
+		if h.blocks() {
 			out := cmp.Or(h.WayOut, "mend that")
 			return "refused: " + h.Message + "; " + out + ", or accept it with --allow=" + h.Code
 		}
