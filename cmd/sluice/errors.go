@@ -91,6 +91,10 @@ func flagReason(err error, kind string) string {
 		return `want a duration such as "30s" or "5m"`
 	case "bool":
 		return "want true or false"
+	case "float64":
+		return "want a number"
+	case "int", "uint", "uint16", "int64":
+		return "want a whole number"
 	}
 	return err.Error()
 }

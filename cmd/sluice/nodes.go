@@ -31,6 +31,9 @@ attention first: nacked, refused, behind, disconnected, at-target.`,
 	limit := f.Int("limit", 0, "at most so many (default: all)")
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *limit < 0 {
+			return &exitError{1, fmt.Sprintf("--limit %d: want a number above 0, or 0 for all", *limit)}
+		}
 		ctx, cancel := a.bounded(cmd.Context())
 		defer cancel()
 		q := url.Values{"sort": {"trouble"}}

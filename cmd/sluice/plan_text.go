@@ -304,13 +304,14 @@ func (p *planText) foot() {
 	p.line("Plan: %s", p.sum())
 }
 
-// sum is what the plan does in one sentence.
+// sum is what the plan does in one sentence. It counts Envoy's resources: of a
+// service that is added there are two, or more.
 func (p *planText) sum() string {
 	s, over := p.doc.Summary, ""
 	if s.Nodes != nil {
 		over = " over " + count(*s.Nodes, "node")
 	}
-	return fmt.Sprintf("%d to add, %d to change, %d to prune, in %s%s.", s.Add, s.Change, s.Prune, count(s.Stages, "stage"), over)
+	return fmt.Sprintf("%s to add, %d to change, %d to prune, in %s%s.", count(s.Add, "resource"), s.Change, s.Prune, count(s.Stages, "stage"), over)
 }
 
 func (p *planText) traffic() []string {

@@ -59,12 +59,21 @@ func (p *planText) cost() []string {
 
 func costWords(c *planCost) string {
 	responses, changed, full := 0, 0, 0
+	var types []string
 	for _, t := range c.Types {
 		responses += t.Responses
+		types = append(types, t.Type.String())
+		if t.Responses > 1 {
+			types[len(types)-1] += fmt.Sprintf(" ×%d", t.Responses)
+		}
 		changed += t.ChangedBytes
 		full += t.FullBytes
 	}
-	words := fmt.Sprintf("%s a node, %s", count(responses, "response"), byteWords(changed))
+	words := count(responses, "response") + " a node"
+	if len(types) > 0 {
+		words += " (" + strings.Join(types, ", ") + ")"
+	}
+	words += ", " + byteWords(changed)
 	if full != changed {
 		words += fmt.Sprintf(" (%s with state of the world)", byteWords(full))
 	}
@@ -123,19 +132,21 @@ func (p *planText) differ() []string {
 	return lines
 }
 
-// counted is what a stage does in numbers.
+// counted is what a stage does in numbers: of what the author wrote, by kind.
 func (p *planText) counted(st *planStage) string {
+	type kind struct{ action, word string }
+	n := map[kind]int{}
+	var order []kind
+	for i := range st.Changes {
+		k := kind{st.Changes[i].Action, st.Changes[i].Kind}
+		if n[k]++; n[k] == 1 {
+			order = append(order, k)
+		}
+	}
+	done := map[string]string{actionAdd: "added", actionChange: "changed", actionRemove: "removed"}
 	var parts []string
-	for _, a := range []struct{ action, word string }{{actionAdd, "added"}, {actionChange, "changed"}, {actionRemove, "removed"}} {
-		n := 0
-		for i := range st.Changes {
-			if st.Changes[i].Action == a.action {
-				n++
-			}
-		}
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, a.word))
-		}
+	for _, k := range order {
+		parts = append(parts, count(n[k], k.word)+" "+done[k.action])
 	}
 	if st.DrainSeconds > 0 {
 		parts = append(parts, seconds(st.DrainSeconds)+" after the last ACK")

@@ -36,7 +36,7 @@ sluice plan -o markdown prints; - is stdin. Where it goes is taken from the
 variables of GitHub Actions, GitLab CI and Gitea Actions. The token is that in
 ` + strings.Join(tokenVariables, ", ") + `.`,
 		Example: `  sluice report --comment plan.md
-  sluice report --state success --description "2 to add, in 3 stages"`,
+  sluice report --state success --description "2 resources to add, in 3 stages"`,
 		Args: none,
 	}
 	f := cmd.Flags()

@@ -46,7 +46,7 @@ func TestServe(t *testing.T) {
 	must(t, replaceIn(file, `split: {cart: 90, "cart-v2": 10}, timeout`, `split: {cart: 50, "cart-v2": 50}, timeout`))
 	out := cli(t, 0, "plan", "--server", socket, repo)
 	wants(t, out, `^`+first[:7]+` → working tree        1 group, 1 node: 1 acked, 0 disconnected$`,
-		`^Plan: 0 to add, 1 to change, 0 to prune, in 2 stages over 1 node\.$`)
+		`^Plan: 0 resources to add, 1 to change, 0 to prune, in 2 stages over 1 node\.$`)
 	second := commit(t, repo)
 	cli(t, 0, "sync", "--server", socket)
 	cli(t, 0, "status", "--server", socket, "--wait", "--commit", second)

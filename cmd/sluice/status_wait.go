@@ -176,8 +176,11 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 			// The commit was never served: one that came with it is wrong.
 			return outcome{refused: true, said: fmt.Sprintf("commit %s is rejected", short(st.Rejected.Commit))}
 		case waiting == "":
-			waiting = strings.TrimSpace(fmt.Sprintf("group %s is %s at %s: %s %d/%d at target", g.Name, g.State, commitCell(g),
-				strings.TrimPrefix(stageCell(g), "-"), g.AtTarget, g.Connected+g.Expected))
+			waiting = fmt.Sprintf("group %s is %s at %s: ", g.Name, g.State, commitCell(g))
+			if s := stageCell(g); s != "-" {
+				waiting += s + ", "
+			}
+			waiting += fmt.Sprintf("%d/%d at target", g.AtTarget, g.Connected+g.Expected)
 		}
 	}
 	switch {

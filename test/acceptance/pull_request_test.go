@@ -58,7 +58,7 @@ func TestPullRequest(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("a plan that is safe ends with %d:\n%s", code, out)
 			}
-			api.wants(t, 1, "### sluice plan: ", "40% moves to canary", "0 to add, 1 to change, 0 to prune")
+			api.wants(t, 1, "### sluice plan: ", "40% moves to canary", "0 resources to add, 1 to change, 0 to prune")
 			api.status(t, first, "pending", "success")
 
 			code, out, second := run(strings.Replace(plansFleet, `"10.0.0.2:80"`, `"10.0.0.2"`, 1))
