@@ -16,11 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
-	"github.com/go-git/go-git/v5"
-	"github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/filesystem"
@@ -86,6 +82,9 @@ type GitOptions struct {
 	Branch  string        // "" follows the remote's HEAD
 	Dir     string        // of the bare clone; created when absent
 	Timeout time.Duration // of one network operation; 0 is 30 s
+	// Rebind takes a clone of another repository for this one: nobody was served
+	// anything of that.
+	Rebind bool
 }
 
 // Git follows a branch of a repository through a bare clone with full history,
@@ -115,8 +114,8 @@ type listing struct {
 }
 
 // OpenGit checks the options and opens or creates the clone. It does not use the
-// network. A Dir that holds a clone of another URL is an error: it is never
-// emptied, because revisions that are still served may live there.
+// network. A Dir that holds a clone of another URL is an *OtherRepository error: it
+// is never emptied, because revisions that are still served may live there.
 func OpenGit(o GitOptions) (*Git, error) {
 	g := &Git{branch: strings.TrimPrefix(o.Branch, "refs/heads/"), dir: o.Dir, timeout: cmp.Or(o.Timeout, 30*time.Second)}
 	var err error
@@ -129,8 +128,12 @@ func OpenGit(o GitOptions) (*Git, error) {
 	if o.Dir == "" {
 		return nil, fmt.Errorf("cannot clone %s: no directory for the clone is given", g.url)
 	}
-	sto, err := openClone(g.dir, g.url, g.branch)
-	if err != nil {
+	sto, err := openClone(g.dir, g.url, g.branch, o.Rebind)
+	var other *OtherRepository
+	switch {
+	case errors.As(err, &other):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("cannot use %s for a clone of %s: %w", g.dir, g.url, err)
 	}
 	g.store = &objectStore{name: g.url, packs: filepath.Join(g.dir, "objects", "pack"), sto: sto}
@@ -158,47 +161,6 @@ func parseRemote(raw string, timeout time.Duration) (string, remote, error) {
 		return raw, localRemote{filepath.Clean(u.Path)}, nil
 	}
 	return "", nil, fmt.Errorf("%s is not the URL of a repository%s", raw, use)
-}
-
-// openClone opens dir, or makes a bare repository of it if it is absent or empty.
-// The URL is written last: without it, dir is one whose creation was cut short.
-func openClone(dir, from, branch string) (*filesystem.Storage, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	fresh := !slices.ContainsFunc(files, func(f fs.DirEntry) bool {
-		return !slices.Contains([]string{"objects", "refs", "lost+found"}, f.Name())
-	})
-	sto := filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(objectCacheSize),
-		filesystem.Options{KeepDescriptors: true, LargeObjectThreshold: largeObject})
-	if fresh {
-		if _, err := git.Init(sto, nil); err != nil {
-			return nil, err
-		}
-	} else if _, err := git.Open(sto, nil); err != nil {
-		return nil, fmt.Errorf("it is neither empty nor a clone (%w); name another directory", err)
-	}
-	c, err := sto.Config()
-	if err != nil {
-		return nil, err
-	}
-	if origin := c.Remotes["origin"]; origin != nil {
-		if !slices.Equal(origin.URLs, []string{from}) {
-			return nil, fmt.Errorf("it holds a clone of %s; name another directory, or remove this one", strings.Join(origin.URLs, " "))
-		}
-		return sto, nil
-	}
-	if heads, err := os.ReadDir(filepath.Join(dir, "refs", "heads")); err != nil || len(heads) > 0 {
-		return nil, errors.New("it is a repository of its own; name another directory")
-	}
-	spec := fmt.Sprintf("+refs/heads/%[1]s:refs/heads/%[1]s", cmp.Or(branch, "*"))
-	c.Core.IsBare = true
-	c.Remotes["origin"] = &config.RemoteConfig{Name: "origin", URLs: []string{from}, Fetch: []config.RefSpec{config.RefSpec(spec)}}
-	return sto, sto.SetConfig(c)
 }
 
 // Close releases the files and connections. Revisions cannot be read after it.

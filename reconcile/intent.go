@@ -305,9 +305,17 @@ func (g *group) weighAbort(name string) (words, no string) {
 	case g.Base == nil:
 		return "", fmt.Sprintf("group %s has not finished any commit yet, so there is nothing to walk back to: merge a fix", name)
 	case g.Target == nil:
-		return fmt.Sprintf("%s is parked before it began; %s stays", abbreviated(g.next.Commit), abbreviated(g.Base.Commit)), ""
+		words = fmt.Sprintf("%s is parked before it began; %s stays", abbreviated(g.next.Commit), abbreviated(g.Base.Commit))
+		if g.Paused != nil {
+			words += ", and so does the pause by " + g.Paused.By
+		}
+		return words, ""
 	}
-	return fmt.Sprintf("%s is parked, and every node walks back to %s", abbreviated(g.Target.Commit), abbreviated(g.Base.Commit)), ""
+	words = fmt.Sprintf("%s is parked, and every node walks back to %s", abbreviated(g.Target.Commit), abbreviated(g.Base.Commit))
+	if g.Paused != nil {
+		words += fmt.Sprintf("; that ends the pause by %s, and the next commit is rolled out", g.Paused.By)
+	}
+	return words, ""
 }
 
 func (g *group) weighRetry(name string) (words, no string) {
@@ -346,17 +354,19 @@ func (l *Loop) apply(in Intent, whole bool, o GroupOutcome, now time.Time, f *fa
 	}
 }
 
-// abort parks what is under way, and walks back: as a rollout of the base.
+// abort parks what is under way, and walks back: as a rollout of the base, which
+// ends a pause, since a paused group goes nowhere. Where nobody has to move the
+// pause stays (rule R7).
 func (g *group) abort(by Mark) {
 	r := g.Target
 	if g.next != nil {
 		r = g.next
 	}
 	g.shelf, g.Parked = r, &Parked{by, r.Commit, contentOf(r)}
-	g.next, g.Paused = nil, nil
+	g.next = nil
 	if g.Target != nil {
 		back := *g.Base
-		g.next = &back
+		g.next, g.Paused = &back, nil
 		g.begin(by.At)
 		g.spent = Spent{}
 	}
@@ -385,6 +395,9 @@ func (l *Loop) asked(st *GroupStatus, g *group) {
 		st.Why = fmt.Sprintf("%s was aborted by %s: walks back to %s", abbreviated(st.Parked.Commit), st.Parked.By, abbreviated(st.Base))
 	case st.Parked != nil && g.next == nil:
 		st.State, st.Why = ParkedState, fmt.Sprintf("%s was aborted by %s: it waits for a commit that changes it, or a retry", abbreviated(st.Parked.Commit), st.Parked.By)
+		if st.Paused != nil {
+			st.Why += "; paused by " + st.Paused.By
+		}
 	case st.Paused != nil && (g.Target != nil || g.next != nil):
 		st.State, st.Why = PausedState, "by "+st.Paused.By
 	case st.Paused != nil:

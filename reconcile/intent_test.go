@@ -200,6 +200,46 @@ func TestR7Retry(t *testing.T) {
 	}
 }
 
+// An abort that has nodes walk back ends a pause, and says so. One of a commit that
+// has not begun moves nobody, and leaves the pause.
+func TestR7AbortOfAPausedGroup(t *testing.T) {
+	r, first := newRig(t, frontOnly("v1"))
+	one := r.connect("front-1")
+	one.sees("front → v1, v1@10.0.0.1:80")
+	r.done("front", first)
+	r.orders(Pause, "front")
+	second := r.merge(frontOnly("v2"))
+	r.read(second)
+	says := func(want string) {
+		t.Helper()
+		if out, err := r.order(Abort, "front"); err != nil || !strings.Contains(out.Groups[0].Words, want) {
+			t.Errorf("abort: %+v, %v: want %q", out, err, want)
+		}
+	}
+	says("parked before it began; " + first[:7] + " stays, and so does the pause by ann")
+	st := r.state("front", ParkedState)
+	if g := st.group("front"); g.Paused == nil || !strings.Contains(g.Why, "was aborted by ann") || !strings.Contains(g.Why, "paused by ann") {
+		t.Errorf("the group is %+v", g)
+	}
+	third := r.merge(frontOnly("v3"))
+	r.until("the next commit to wait", func(st *Status) bool {
+		return st.group("front").Next == third && st.group("front").State == PausedState
+	})
+	one.hold(cds)
+	r.orders(Resume, "front")
+	one.waitsWith(cds)
+	r.orders(Pause, "front")
+	says("every node walks back to " + first[:7] + "; that ends the pause by ann, and the next commit is rolled out")
+	one.release(cds)
+	st = r.state("front", ParkedState)
+	if g := st.group("front"); g.Paused != nil || g.Base != first {
+		t.Errorf("the group is %+v", g)
+	}
+	fourth := r.merge(frontOnly("v4"))
+	r.done("front", fourth)
+	one.sees("front → v4, v4@10.0.0.1:80")
+}
+
 // A node that refuses again halts the group again, with its newest words.
 func TestR7RetryInVain(t *testing.T) {
 	r, first := newRig(t, frontOnly("v1"))

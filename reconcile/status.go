@@ -76,7 +76,8 @@ type GroupStatus struct {
 	Wave        Wave   `json:"wave"`
 	// Connected nodes; Expected are those that are not there and should be: they
 	// were before a restart, or went away in mid-rollout, or come from another
-	// group; AtTarget have accepted the newest commit's routes; Done owe no prune.
+	// group; AtTarget have accepted the routes of
+	// Target, or without one of Base; Done owe no prune.
 	Connected int           `json:"connected"`
 	Expected  int           `json:"expected"`
 	AtTarget  int           `json:"at_target"`

@@ -91,6 +91,24 @@ func runServer(ctx context.Context, cfg serverConfig) error {
 	return s.serve(ctx)
 }
 
+// openGit opens the clone in the store. One of another repository, that nobody was
+// ever served from, is taken for this one: a wrong --repo marks a store for good
+// only once something came of it.
+func (s *server) openGit() (*reconcile.Git, error) {
+	opts := reconcile.GitOptions{URL: s.cfg.Repo, Branch: s.cfg.Branch, Dir: filepath.Join(s.cfg.Store, "repo")}
+	git, err := reconcile.OpenGit(opts)
+	var other *reconcile.OtherRepository
+	if !errors.As(err, &other) {
+		return git, err
+	}
+	if st, bad := s.store.Load(); bad != nil || len(st.Groups) > 0 {
+		return nil, err
+	}
+	s.cfg.Log.Info("the store is of another repository, and nothing was served of that", "old", other.URL, "new", other.Wanted)
+	opts.Rebind = true
+	return reconcile.OpenGit(opts)
+}
+
 // open takes what a server holds alone before it loads anything, so that a
 // mistake is said at once and a second server changes nothing.
 func (s *server) open() (err error) {
@@ -128,9 +146,7 @@ func (s *server) open() (err error) {
 		s.undo = append(s.undo, func() { dir.Close() })
 	}
 	if s.source = s.cfg.Source; s.source == nil {
-		git, err := reconcile.OpenGit(reconcile.GitOptions{
-			URL: s.cfg.Repo, Branch: s.cfg.Branch, Dir: filepath.Join(s.cfg.Store, "repo"),
-		})
+		git, err := s.openGit()
 		if err != nil {
 			return err
 		}

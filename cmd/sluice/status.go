@@ -74,8 +74,8 @@ func statusTable(st *reconcile.Status, wide bool) string {
 		rows := []string{head}
 		for i := range st.Groups {
 			g := &st.Groups[i]
-			row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d", g.Name, rolloutCell(wayTo(g)), commitCell(g), g.Wave, g.State,
-				stageCell(g), g.Connected+g.Expected, g.Connected, g.AtTarget, nacks(st, g.Name))
+			row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d", g.Name, rolloutCell(wayTo(g)), commitCell(g), g.Wave, g.State,
+				stageCell(g), g.Connected+g.Expected, g.Connected, targetCell(g), nacks(st, g.Name))
 			if wide {
 				row += "\t" + strings.Join(wideCells(g), "\t")
 			}
@@ -162,6 +162,27 @@ func stageCell(g *reconcile.GroupStatus) string {
 		}
 	}
 	return "-"
+}
+
+// targetCell is how many nodes are where their group leads them: while the next
+// commit waits that is the one before, and is named.
+func targetCell(g *reconcile.GroupStatus) string {
+	if behind(g) {
+		return fmt.Sprintf("%d (%s)", g.AtTarget, short(g.Base))
+	}
+	return strconv.Itoa(g.AtTarget)
+}
+
+// behind reports whether a group stays at a commit while the next one waits.
+func behind(g *reconcile.GroupStatus) bool { return g.Target == "" && g.Next != "" && g.Base != "" }
+
+// atWords is how many nodes are at what: at target, or at the commit before.
+func atWords(g *reconcile.GroupStatus) string {
+	at := "target"
+	if behind(g) {
+		at = short(g.Base)
+	}
+	return fmt.Sprintf("%d/%d at %s", g.AtTarget, g.Connected+g.Expected, at)
 }
 
 func nacks(st *reconcile.Status, group string) int {

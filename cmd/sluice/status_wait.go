@@ -180,7 +180,7 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 			if s := stageCell(g); s != "-" {
 				waiting += s + ", "
 			}
-			waiting += fmt.Sprintf("%d/%d at target", g.AtTarget, g.Connected+g.Expected)
+			waiting += atWords(g)
 		}
 	}
 	switch {

@@ -73,7 +73,7 @@ func (w *watcher) show(st *reconcile.Status) error {
 		if s := stageCell(g); s != "-" {
 			text += "  " + s
 		}
-		text += fmt.Sprintf("  %d/%d at target", g.AtTarget, g.Connected+g.Expected)
+		text += "  " + atWords(g)
 		if n := nacks(st, g.Name); n > 0 {
 			text += fmt.Sprintf("  %d NACK", n)
 		}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/sluice-xds/sluice/reconcile"
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// While a commit waits, nodes are counted at the one before, which is named.
+func TestStatusOfAWaitingCommit(t *testing.T) {
+	g := reconcile.GroupStatus{
+		Name: "edge", State: reconcile.PausedState, Why: "by ann", Paused: &reconcile.Mark{By: "ann"}, Wave: reconcile.Wave{Index: 1, Count: 1},
+		Base: "9be01d40000", Next: "3f2a91c0000", Connected: 2, AtTarget: 2,
+	}
+	st := &reconcile.Status{Groups: []reconcile.GroupStatus{g}, Source: reconcile.SourceStatus{Commit: "3f2a91c0000"}}
+	wants(t, statusTable(st, false), `^edge +- +9be01d4 → 3f2a91c +1/1 +paused +- +2 +2 +2 \(9be01d4\) +0$`)
+	if got, want := outcomeOf(st, wanted{}).said, "group edge is paused at 9be01d4 → 3f2a91c: 2/2 at 9be01d4"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	g.State, g.Target, g.Next, g.AtTarget = reconcile.RollingOut, g.Next, "", 0
+	g.Stages = []reconcile.StageStatus{{Stage: schema.Make, Acked: 1, Of: 2}}
+	st.Groups[0] = g
+	wants(t, statusTable(st, false), `^edge .* rolling out +make 1/2 +2 +2 +0 +0$`)
+	if got, want := outcomeOf(st, wanted{}).said, "group edge is rolling out at 9be01d4 → 3f2a91c: make 1/2, 0/2 at target"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
