@@ -193,7 +193,7 @@ func TestX05NodesThatComeOnce(t *testing.T) {
 	var m memory
 	m.meet("here")
 	m.meet("refused")
-	m.record("refused", cds, true)
+	m.record("refused", cds, refused)
 	m.leave("refused")
 	for i := range 2 * memoryLimit {
 		id := fmt.Sprint(i)
@@ -208,13 +208,13 @@ func TestX05NodesThatComeOnce(t *testing.T) {
 	if m.meet("here") {
 		t.Error("a connected node is forgotten")
 	}
-	if m.meet("refused") || !m.refusedBefore("refused", cds) {
+	if m.meet("refused") || m.doubt("refused", cds) != refused {
 		t.Error("a refusal is forgotten before nodes of which there is nothing to know")
 	}
 	for i := range 2 * memoryLimit { // and no more if all have refused
 		id := fmt.Sprint("bad", i)
 		m.meet(id)
-		m.record(id, cds, true)
+		m.record(id, cds, refused)
 		m.leave(id)
 	}
 	if n := m.size(); n > memoryLimit {

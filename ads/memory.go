@@ -1,13 +1,14 @@
 package ads
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/sluice-xds/sluice/schema"
 )
 
 // memory is what outlives a session: which nodes this server has spoken to, and
-// of which types their last answer was a refusal. It is bounded: a node that is
+// of which types it cannot tell what they hold. It is bounded: a node that is
 // forgotten is a stranger when it comes back, as after a restart.
 type memory struct {
 	mu    sync.Mutex
@@ -15,9 +16,22 @@ type memory struct {
 }
 
 type remembered struct {
-	refused [schema.NumTypes]bool
-	open    int // sessions
+	doubts [schema.NumTypes]doubt
+	open   int // sessions
 }
+
+// doubt is why a client's word for what it holds of a type proves nothing: parts
+// of a response that it refused may have been applied (rule D9).
+type doubt uint8
+
+const (
+	noDoubt doubt = iota
+	// unmet: this server has not sent it anything yet, and another may have.
+	unmet
+	// unanswered: whether it refused its last response was never heard.
+	unanswered
+	refused
+)
 
 // memoryLimit is how many nodes are remembered, besides those that are connected.
 const memoryLimit = 1 << 17
@@ -36,6 +50,9 @@ func (m *memory) meet(node string) (stranger bool) {
 			m.nodes = map[string]*remembered{}
 		}
 		r = &remembered{}
+		for t := range r.doubts {
+			r.doubts[t] = unmet
+		}
 		m.nodes[node] = r
 	}
 	r.open++
@@ -57,7 +74,7 @@ func (m *memory) forget(few int) {
 			if len(m.nodes) <= few {
 				return
 			}
-			if r.open == 0 && (all || r.refused == [schema.NumTypes]bool{}) {
+			if r.open == 0 && (all || slices.Max(r.doubts[:]) <= unmet) {
 				delete(m.nodes, id)
 			}
 		}
@@ -71,14 +88,14 @@ func (m *memory) size() int {
 	return len(m.nodes)
 }
 
-func (m *memory) record(node string, t schema.Type, refused bool) {
+func (m *memory) record(node string, t schema.Type, d doubt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes[node].refused[t] = refused
+	m.nodes[node].doubts[t] = d
 }
 
-func (m *memory) refusedBefore(node string, t schema.Type) bool {
+func (m *memory) doubt(node string, t schema.Type) doubt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.nodes[node].refused[t]
+	return m.nodes[node].doubts[t]
 }

@@ -10,17 +10,19 @@ import (
 // resume takes in what the first request of a type says that the client holds
 // (rules S9, D1), and plans the session's path when that is news.
 func (s *session) resume(t schema.Type, req *request) {
-	s.types[t].onRecord = s.srv.memory.refusedBefore(s.node.ID, t)
+	s.recollect(t)
 	if req.version == "" && len(req.initial) == 0 {
 		if s.path == nil {
 			// A process that has just begun asks for its roots first. Whoever
 			// begins with another type may hold anything.
 			s.blank = t == schema.Clusters || t == schema.Listeners
+			s.fresh = s.blank
 			if !s.blank {
 				s.maybe = known(s.target)
 			}
+			s.leftover(t, req, schema.Set{})
 			s.plan()
-		} else if t == schema.Clusters && s.guess() || t == schema.Listeners && s.deaf() {
+		} else if s.leftover(t, req, schema.Set{}) || t == schema.Clusters && s.guess() || t == schema.Listeners && s.deaf() {
 			s.plan()
 		}
 		return
@@ -30,6 +32,8 @@ func (s *session) resume(t schema.Type, req *request) {
 		s.resumeLive(t, req)
 		return
 	}
+	before := s.state()
+	s.reveal()
 	ts, f := &s.types[t], &s.facts.Types[t]
 	var was schema.Snapshot
 	var set schema.Set
@@ -39,6 +43,8 @@ func (s *session) resume(t schema.Type, req *request) {
 		was, set, strange = s.recall(t, req)
 		found = strange.Len() == 0
 		f.Acked, ts.unknown = ts.sub.pick(set), ts.sub.Select(strange)
+		ts.before = s.vague(t, f.Acked)
+		f.Acked, ts.unknown = without(f.Acked, ts.before), ts.unknown.Union(ts.before)
 	} else {
 		was, set, found = s.recognise(t, schema.Version(req.version))
 		switch {
@@ -50,10 +56,10 @@ func (s *session) resume(t schema.Type, req *request) {
 			ts.unknown = ts.sub.pick(known(s.target).Of(t))
 		}
 	}
-	before := s.state()
 	switch {
 	case !found:
 		s.suppose()
+		s.held = s.held.Replace(t, schema.Set{})
 		s.spare(t)
 		ts.before = s.maybe.Of(t)
 		s.puzzled = s.puzzled || t == schema.Routes && s.target.Client == schema.GRPC
@@ -61,10 +67,11 @@ func (s *session) resume(t schema.Type, req *request) {
 		s.held = was
 	case !ts.sub.pick(s.held.Of(t)).Equal(ts.sub.pick(set)):
 		s.held = s.held.Replace(t, set)
-		if s.held.Len() == 0 { // taken for one that holds nothing, and wrongly
-			s.suppose()
-		}
 	}
+	if t == schema.Routes && found {
+		s.held = s.held.Replace(t, s.held.Of(t).Union(s.awaited(set)))
+	}
+	s.leftover(t, req, set)
 	if f.Acked.Len() > 0 && found && t >= schema.Listeners {
 		s.sure[t] = true
 		s.maybe = s.maybe.Replace(t, schema.Set{})
@@ -84,7 +91,7 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 	if req.of == delta {
 		var has []*schema.Resource
 		for _, e := range req.initial {
-			if r := set.Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) {
+			if r := set.Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) && s.trusts(t) {
 				has = append(has, r)
 			}
 		}
@@ -92,15 +99,19 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 	} else if set.Version() == schema.Version(req.version) && s.trusts(t) {
 		f.Acked = set
 	}
+	if t == schema.Endpoints && ts.doubt == unmet {
+		s.resendSwapped()
+	}
 	if s.path == nil {
 		s.maybe = known(s.target)
+		s.plan()
+	} else if s.reveal() {
 		s.plan()
 	}
 }
 
 // recall finds what a delta client holds by the versions that it lists. What no
-// snapshot of the group has at that version is strange. A delta client lists
-// what it holds one by one, so it is believed even after a NACK.
+// snapshot of the group has at that version is strange.
 func (s *session) recall(t schema.Type, req *request) (was schema.Snapshot, set, strange schema.Set) {
 	from := append([]schema.Snapshot{s.held}, s.target.Known...)
 	for _, k := range from {
@@ -189,6 +200,10 @@ func (s *session) state() schema.State {
 		st.Acked = st.Acked.Replace(t, held.Filter(func(r *schema.Resource) bool {
 			return ts.refused.versions[r.Name] != r.Version
 		}))
+		if ts.stream.of == delta && t.FullState() {
+			// What was good of the refused is there all the same.
+			st.Maybe = st.Maybe.Replace(t, unsent(without(ts.unknown, held)).Union(st.Maybe.Of(t)))
+		}
 	}
 	return st
 }
@@ -261,12 +276,8 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 }
 
 // trusts reports whether a version that the client reports proves what it
-// holds. It does not after a NACK, which may have been applied in part; nor, for
-// the types whose responses are the whole truth, after a crash in the middle of
-// a rollout, when a NACK may have been forgotten.
+// holds. It does not after a NACK, which may have been applied in part, or where
+// one may not have been heard.
 func (s *session) trusts(t schema.Type) bool {
-	if s.stranger && s.target.Open && t.FullState() {
-		return false
-	}
-	return !s.types[t].onRecord
+	return s.types[t].doubt <= unmet
 }

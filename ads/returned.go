@@ -43,7 +43,7 @@ func (s *session) spare(t schema.Type) {
 // taken for, and reports whether that is news. After a refusal it may have some.
 func (s *session) deaf() bool {
 	t := schema.Listeners
-	if s.facts.Returned.IsZero() || s.srv.memory.refusedBefore(s.node.ID, t) || s.held.Of(t).Len()+s.maybe.Of(t).Len() == 0 {
+	if s.facts.Returned.IsZero() || s.srv.memory.doubt(s.node.ID, t) == refused || s.held.Of(t).Len()+s.maybe.Of(t).Len() == 0 {
 		return false
 	}
 	s.sure[t] = true

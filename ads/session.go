@@ -16,7 +16,6 @@ type session struct {
 	node      schema.Node
 	peer      string
 	connected time.Time
-	stranger  bool // no session of this node was seen since the server started
 
 	mu      sync.Mutex
 	streams int                   // open ones: one for ADS, or one a type
@@ -28,6 +27,7 @@ type session struct {
 	held    schema.Snapshot
 	maybe   schema.Snapshot
 	blank   bool
+	fresh   bool                  // taken for a process that has just begun; nothing speaks against it
 	early   schema.Set            // clusters that were sent before endpoints were asked for
 	sure    [schema.NumTypes]bool // the client came back and said what it holds
 	retell  bool                  // tables: see tell
@@ -62,12 +62,12 @@ type typeState struct {
 	unknown schema.Set
 	// before is what the client may have held before this stream, where its word
 	// for that proves nothing: a refusal does not take it away.
-	before   schema.Set
-	refused  refusal
-	trial    *isolation // of what was refused together (rule D9)
-	beatAt   time.Time  // of the next heartbeat (rule S11)
-	onRecord bool       // the server's memory has a refusal of this type
-	ignored  schema.Sum // of what the client does not watch (rule S14)
+	before  schema.Set
+	refused refusal
+	trial   *isolation // of what was refused together (rule D9)
+	beatAt  time.Time  // of the next heartbeat (rule S11)
+	doubt   doubt      // that the server's memory has of this type
+	ignored schema.Sum // of what the client does not watch (rule S14)
 }
 
 // refusal is content that the client has refused (rule S15).
@@ -209,6 +209,7 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	sent := ts.flight
 	ts.stream.unacked -= sent.size
 	ts.flight, f.InFlight, f.Flight = nil, false, schema.Set{}
+	s.fresh = false
 	if sent.beat && req.refusal == nil {
 		return // it says nothing that was not said
 	}
@@ -243,9 +244,9 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	s.srv.stats.Types[t].Acks.Observe(now.Sub(f.SentAt))
 	s.touch(t.Live())
 	ts.refused = refusal{}
-	if ts.onRecord {
-		ts.onRecord = false
-		s.srv.memory.record(s.node.ID, t, false)
+	if ts.doubt != noDoubt && ts.unknown.Len() == 0 {
+		ts.doubt = noDoubt
+		s.srv.memory.record(s.node.ID, t, noDoubt)
 	}
 }
 
@@ -276,8 +277,8 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	ts.unknown = ts.unknown.Union(news).Union(s.dropped(t, sent))
 	f.Nack = n
 	s.srv.stats.Types[t].Nacks.Add(1)
-	ts.onRecord = true
-	s.srv.memory.record(s.node.ID, t, true)
+	ts.doubt = refused
+	s.srv.memory.record(s.node.ID, t, refused)
 	s.srv.log.Warn("NACK", "node", s.node.ID, "type", t.String(), "version", string(sent.version), "nonce", n.Nonce, "words", n.Words)
 	if !ts.sentTo.Snapshot.Equal(s.target.Snapshot) {
 		// The target has changed meanwhile, and may be the cure: the refusal halts

@@ -193,9 +193,9 @@ func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (
 		return nil, part(Unplaced, codes.FailedPrecondition, "%s", err.Error())
 	}
 	sess := &session{
-		srv: s, id: schema.SessionID(s.ids.Add(1)), node: node, connected: now, target: target,
-		stranger: s.memory.meet(node.ID), streams: 1,
+		srv: s, id: schema.SessionID(s.ids.Add(1)), node: node, connected: now, target: target, streams: 1,
 	}
+	s.memory.meet(node.ID)
 	sess.peer = peerOf(ctx)
 	s.mu.Lock()
 	if only != aggregated {
@@ -257,6 +257,7 @@ func (s *Server) leave(sess *session, only schema.Type) {
 	sess.mu.Lock()
 	sess.streams--
 	if sess.streams > 0 {
+		sess.unheard(only)
 		sess.types[only] = typeState{}
 		sess.facts.Types[only] = schema.TypeFacts{}
 		sess.opened[only] = false
@@ -265,6 +266,9 @@ func (s *Server) leave(sess *session, only schema.Type) {
 		return
 	}
 	sess.closed = true
+	for _, t := range schema.AllTypes() {
+		sess.unheard(t)
+	}
 	for _, t := range [...]*time.Timer{sess.timer, sess.twin} {
 		if t != nil {
 			t.Stop()

@@ -188,13 +188,37 @@ func TestS11HeartbeatsDelta(t *testing.T) {
 	held := c.holds[rds]
 	c.close()
 
-	// A client that comes back holds everything, and its clock runs.
+	// A client that comes back holds everything, but perhaps what it refused in
+	// the place of r, and its clock runs.
 	f.mortal(lifetime, res(rds, "r", "1"), res(rds, "s", "1"))
 	c = connect()
 	c.holds[rds] = held
 	c.raw(rds, &discoveryv3.DeltaDiscoveryRequest{Node: hello.Node, ResourceNamesSubscribe: []string{"r", "s"}, InitialResourceVersions: held})
+	c.expectLiving(rds, "r@1 300ms")
+	c.ack(rds)
 	c.expectLiving(rds, "r 300ms", "s 300ms")
 	c.ack(rds)
+}
+
+// A commit that changes nothing but the time to live does not begin a rollout: what
+// is held is sent again at once, with the new one.
+func TestS11TheTimeChangesWithoutARollout(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.mortal(time.Hour, res(rds, "r", "1"))
+	c := f.deltaDial("n")
+	c.sent = true
+	c.raw(rds, &discoveryv3.DeltaDiscoveryRequest{Node: able("n", "supports-resource-ttl"), ResourceNamesSubscribe: []string{"r"}})
+	c.expectLiving(rds, "r@1 1h0m0s")
+	c.ack(rds)
+	f.typed("n", rds, func(r *schema.TypeRow) bool { return r.Held == 1 })
+	f.mu.Lock()
+	to := *f.target
+	to.TTL[rds] = 2 * time.Hour
+	f.target = &to
+	f.mu.Unlock()
+	f.srv.Refresh()
+	c.expectLiving(rds, "r@1 2h0m0s")
 }
 
 // A time to live that is taken away, or given, takes the resource being sent.

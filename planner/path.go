@@ -21,9 +21,17 @@ var routed = [...]schema.Type{schema.ScopedRoutes, schema.Routes, schema.Virtual
 // Where a session may hold two versions of a resource, the newer stands for it
 // until its own stage comes: to send the older again would only move it back and
 // forth. Whatever either version refers to is kept until the prune (rule P3).
+//
+// A blank session may be left with something all the same, that nothing refers to
+// and that nobody has told it to drop: that is pruned.
 func NewPath(from schema.State, to *schema.Target) *schema.Path {
 	b := builder{path: &schema.Path{Target: to}, from: from, target: to.Snapshot}
 	if from.Blank {
+		if from.Acked.Len() > 0 {
+			b.now = from.Acked.Union(to.Snapshot)
+			b.path.From = b.now
+			b.prune()
+		}
 		return b.path
 	}
 	for _, t := range schema.AllTypes() {

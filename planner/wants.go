@@ -110,7 +110,11 @@ func (b *builder) makes(next schema.Snapshot) wants {
 				continue
 			}
 			for _, ref := range r.Refs {
-				if to := next.Get(ref.Key); to != nil && ref.Type == schema.Clusters && !same(b.certain.Get(ref.Key), to) {
+				to := next.Get(ref.Key)
+				if to == nil || to.Body == nil { // it cannot be sent
+					continue
+				}
+				if ref.Type == schema.Clusters && !same(b.certain.Get(ref.Key), to) {
 					w.add(to)
 				}
 			}

@@ -193,7 +193,7 @@ func (g *guide) excludes(group string, node schema.Node) bool {
 // session that holds nothing is one at the base, and is held there (rules R1, R7).
 func (g *guide) Path(from schema.State, to *schema.Target) *schema.Path {
 	if from.Blank && to.Hold && to.Base.Len() > 0 {
-		from = schema.State{Acked: to.Base}
+		from = schema.State{Acked: from.Acked.Union(to.Base)}
 	}
 	key := pathKey{from.Acked.ID(), from.Maybe.ID(), from.Blank, to}
 	g.mu.Lock()

@@ -127,6 +127,23 @@ func TestPathsAreRemembered(t *testing.T) {
 	}
 }
 
+// A newcomer that is held at the base is led from there, and from what it may be
+// left with.
+func TestR07AHeldNewcomersLeftovers(t *testing.T) {
+	g := newGuide(planner.NewPath)
+	a := targetOf(3, true)
+	held := *a.target
+	held.Base = a.fallback.Snapshot
+	left := schema.SnapshotOf(schema.Restore(schema.Key{Type: cds, Name: "left"}, "", nil, nil))
+	p := g.Path(schema.State{Blank: true, Acked: left}, &held)
+	if want := held.Base.Union(left); !p.From.Equal(want) {
+		t.Errorf("it is led from %v, want %v", p.From, want)
+	}
+	if end := p.Stages[len(p.Stages)-1]; end.Kind != schema.Prune {
+		t.Errorf("the path ends with %s", end.Kind)
+	}
+}
+
 // What happens in one group leaves the targets of others as they are: their
 // sessions are not so much as looked at.
 func TestAssignmentsAreKept(t *testing.T) {

@@ -1,0 +1,167 @@
+package ads
+
+import (
+	"slices"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// What a client may hold and does not say (rule D9). It reports what it accepted:
+// of a response that it refused it has applied what was good, and removed what was
+// to go, and does not mention either when it comes back.
+
+// recollect finds out whether a client's word for what it holds of a type can be
+// taken. For the types whose responses are the whole truth it cannot after a crash
+// in the middle of a rollout, when a refusal may have been forgotten.
+func (s *session) recollect(t schema.Type) {
+	ts := &s.types[t]
+	ts.doubt = s.srv.memory.doubt(s.node.ID, t)
+	if ts.doubt != unmet || t == schema.Endpoints {
+		return
+	}
+	ts.doubt = noDoubt
+	if s.target.Open && t.FullState() {
+		ts.doubt = unanswered
+	}
+	s.srv.memory.record(s.node.ID, t, ts.doubt)
+}
+
+// unheard keeps in mind that the stream of a type ends before its last response
+// was answered, or before the client was sent what it waits for: it may report the
+// version that it had before it began to wait.
+func (s *session) unheard(t schema.Type) {
+	f := &s.facts.Types[t]
+	unsure := f.InFlight && s.divisible(t)
+	switch t {
+	case schema.Endpoints:
+		unsure = f.InFlight || f.Resend.Len() > 0 || s.early.Len() > 0
+	case schema.Routes:
+		l := &s.facts.Types[schema.Listeners]
+		for r := range l.Acked.Union(l.Flight).All() {
+			unsure = unsure || f.Acked.Len() == 0 && slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == t })
+		}
+	}
+	if unsure && s.srv.memory.doubt(s.node.ID, t) < unanswered {
+		s.srv.memory.record(s.node.ID, t, unanswered)
+	}
+}
+
+// divisible reports whether the response in flight may be applied in part: of one
+// change, the version says whether it was.
+func (s *session) divisible(t schema.Type) bool {
+	changes := 0
+	acked, next := s.facts.Types[t].Acked, s.served(t)
+	for range schema.Diff(acked, next) {
+		if changes++; changes > 1 {
+			return true
+		}
+	}
+	return s.types[t].unknown.Len() > 0
+}
+
+// vague is what of a delta client's list it may hold in another version.
+func (s *session) vague(t schema.Type, listed schema.Set) schema.Set {
+	if s.trusts(t) {
+		return schema.Set{}
+	}
+	var vague []*schema.Resource
+	for _, k := range s.target.Known {
+		for old, now := range schema.Diff(k.Of(t), listed) {
+			if old != nil && now != nil {
+				vague = append(vague, now)
+			}
+		}
+	}
+	return schema.SetOf(vague...)
+}
+
+// leftover takes in what a delta client may hold beside what it lists, and reports
+// whether that is news. It is never sent, and goes with the prune, after its drain:
+// requests may be on their way to it. A state-of-the-world client drops it with
+// the next response.
+func (s *session) leftover(t schema.Type, req *request, listed schema.Set) bool {
+	if req.of != delta || !t.FullState() || s.trusts(t) {
+		return false
+	}
+	ts, target := &s.types[t], s.target.Snapshot.Of(t)
+	supposed := s.held.Of(t).Union(s.maybe.Of(t))
+	var left []*schema.Resource
+	for _, k := range s.target.Known {
+		for r, now := range schema.Diff(k.Of(t), listed.Union(target)) {
+			if now == nil && supposed.Get(r.Name) == nil && ts.sub.Covers(r.Name) {
+				left = append(left, r)
+			}
+		}
+	}
+	set := unsent(schema.SetOf(left...))
+	ts.unknown = ts.unknown.Union(set)
+	s.held = s.held.Replace(t, s.held.Of(t).Union(set))
+	return set.Len() > 0
+}
+
+// unsent are the names of a set, that a path can carry to its prune, in no version
+// and without anything to send.
+func unsent(set schema.Set) schema.Set {
+	var names []*schema.Resource
+	for r := range set.All() {
+		names = append(names, schema.Restore(r.Key, "", nil, nil))
+	}
+	return schema.SetOf(names...)
+}
+
+// awaited are tables that a client asks for and does not hold: some listener, that
+// it was sent before, warms until it has them (rule O7). Of those that it may have
+// been sent with it, the least advanced that leads to nothing but what it has will
+// do: it is changed when its turn comes.
+func (s *session) awaited(listed schema.Set) schema.Set {
+	t := schema.Routes
+	clusters := s.held.Of(schema.Clusters).Union(s.maybe.Of(schema.Clusters))
+	var found []*schema.Resource
+next:
+	for _, name := range s.types[t].sub.Names {
+		if listed.Get(name) != nil || s.held.Of(t).Get(name) != nil || s.maybe.Of(t).Get(name) != nil {
+			continue
+		}
+		for _, k := range s.target.Known {
+			r := k.Of(t).Get(name)
+			if r != nil && !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Clusters && clusters.Get(ref.Name) == nil }) {
+				found = append(found, r)
+				continue next
+			}
+		}
+	}
+	return schema.SetOf(found...)
+}
+
+// resendSwapped marks the endpoints of clusters that were changed in place lately:
+// a client that another server sent them may wait for endpoints, whatever it says
+// that it has of them (rule O5).
+func (s *session) resendSwapped() {
+	f, t := &s.facts.Types[schema.Endpoints], schema.Clusters
+	for _, k := range s.target.Known {
+		for old, now := range schema.Diff(k.Of(t), s.target.Snapshot.Of(t)) {
+			for _, r := range [...]*schema.Resource{old, now} {
+				if old == nil || now == nil {
+					continue
+				}
+				for _, ref := range r.Refs {
+					if has := f.Acked.Get(ref.Name); ref.Type == schema.Endpoints && has != nil {
+						f.Resend = f.Resend.Union(schema.SetOf(has))
+					}
+				}
+			}
+		}
+	}
+}
+
+// reveal takes a client for one that may hold anything that was taken for a
+// newcomer, and says of some type that it holds something.
+func (s *session) reveal() bool {
+	if !s.fresh {
+		return false
+	}
+	s.fresh = false
+	s.held, s.maybe = schema.Snapshot{}, schema.Snapshot{}
+	s.suppose()
+	return true
+}

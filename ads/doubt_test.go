@@ -1,0 +1,290 @@
+package ads
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// Clients that hold what they do not say: parts of responses that they refused.
+
+// deltaEnvoy brings a client up that holds first().
+func (f *fleet) deltaEnvoy(node string) *deltaClient {
+	c := f.deltaDial(node)
+	c.sub(cds)
+	c.expect(cds, "a@1")
+	c.ack(cds)
+	c.sub(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ack(edsT)
+	c.sub(lds)
+	c.expect(lds, "l@1")
+	c.ack(lds)
+	c.sub(rds, "r")
+	c.expect(rds, "r@1")
+	c.ack(rds)
+	c.quiet()
+	return c
+}
+
+// comeDelta takes a client that went away, and asks again for clusters.
+func (f *fleet) comeDelta(old *deltaClient) *deltaClient {
+	old.close()
+	f.settledAway(old.node)
+	c := f.deltaDial(old.node)
+	maps.Copy(c.holds, old.holds)
+	c.resume(cds, old.holds[cds])
+	return c
+}
+
+// settledAway waits until a node has no session.
+func (f *fleet) settledAway(node string) {
+	f.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		for _, n := range f.srv.View().Nodes() {
+			if n.ID == node && n.Sessions == 0 {
+				return
+			}
+		}
+		select {
+		case <-f.srv.Changes():
+		case <-deadline:
+			f.t.Fatalf("node %s does not go away", node)
+		}
+	}
+}
+
+// with is first() and other things.
+func with(rs ...*schema.Resource) []*schema.Resource { return append(first(), rs...) }
+
+// What was good of a refused response is there although the client does not list
+// it, and is told to go when it is of no use.
+func TestD09WhatWasGoodOfARefusalIsRemoved(t *testing.T) {
+	t.Parallel()
+	bad := with(res(cds, "good", "1"), res(cds, "bad", "1"))
+	t.Run("refused", func(t *testing.T) {
+		f := newFleet(t, first()...)
+		c := f.deltaEnvoy("n")
+		f.set(schema.Envoy, bad...)
+		c.expect(cds, "bad@1", "good@1")
+		c.nack(cds, "bad is bad")
+		c.quiet()
+		c = f.comeDelta(c)
+		c.expect(cds, "bad@1", "good@1")
+		c.nack(cds, "bad is bad")
+		c.quiet()
+		f.set(schema.Envoy, first()...)
+		c.expect(cds, "-bad", "-good")
+		c.ack(cds)
+		c.quiet()
+		c = f.comeDelta(c)
+		c.quiet()
+	})
+	t.Run("refused before it came back", func(t *testing.T) {
+		f := newFleet(t, first()...)
+		c := f.deltaEnvoy("n")
+		f.set(schema.Envoy, bad...)
+		c.expect(cds, "bad@1", "good@1")
+		c.nack(cds, "bad is bad")
+		c.quiet()
+		c.close()
+		f.settledAway("n")
+		f.set(schema.Envoy, first()...)
+		c = f.comeDelta(c)
+		c.expect(cds, "-bad", "-good")
+		c.ack(cds)
+		c.quiet()
+	})
+	t.Run("not heard", func(t *testing.T) {
+		f := newFleet(t, first()...)
+		c := f.deltaEnvoy("n")
+		f.set(schema.Envoy, bad...)
+		c.expect(cds, "bad@1", "good@1")
+		c.close()
+		f.settledAway("n")
+		f.set(schema.Envoy, first()...)
+		c = f.comeDelta(c)
+		c.expect(cds, "-bad", "-good")
+	})
+	t.Run("forgotten in a crash", func(t *testing.T) {
+		f := newFleet(t)
+		f.give(&schema.Target{
+			Client: schema.Envoy, Snapshot: f.snapshot(first()...), Open: true,
+			Known: []schema.Snapshot{f.snapshot(bad...), f.snapshot(first()...)},
+		})
+		c := f.deltaDial("n")
+		c.resume(cds, map[string]string{"a": string(first()[0].Version)})
+		c.expect(cds, "-bad", "-good")
+	})
+	t.Run("by a process that lists nothing", func(t *testing.T) {
+		f := newFleet(t, bad...)
+		c := f.deltaDial("n")
+		c.sub(cds)
+		c.expect(cds, "a@1", "bad@1", "good@1")
+		c.close()
+		f.settledAway("n")
+		f.set(schema.Envoy, first()...)
+		c = f.deltaDial("n")
+		c.sub(cds)
+		c.expect(cds, "a@1") // which may be new
+		c.ack(cds)
+		c.expect(cds, "-bad", "-good")
+	})
+}
+
+// A newcomer is served in spite of a refusal. What its routes lead to outlives them.
+func TestD09WhatWasGoodOfARefusalIsKeptForItsRoutes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, eds("a", "1"), res(cds, "bad", "1"), res(cds, "good", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "good"))
+	c := f.deltaDial("n")
+	c.sub(cds)
+	c.expect(cds, "a@1", "bad@1", "good@1")
+	c.nack(cds, "bad is bad")
+	c.sub(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ack(edsT)
+	c.sub(lds)
+	c.expect(lds, "l@1")
+	c.ack(lds)
+	c.sub(rds, "r")
+	c.expect(rds, "r@1")
+	c.ack(rds)
+	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "2", "a"))
+	c.expect(cds, "a@2")
+	c.expect(edsT, "a@1")
+	c.ack(cds)
+	c.ack(edsT)
+	c.expect(rds, "r@2")
+	c.ack(rds)
+	c.expect(cds, "-bad", "-good")
+}
+
+// A client that begins with clusters as if it held nothing, for it accepted none
+// of those that it was sent, holds some if it has endpoints.
+func TestS09EndpointsTellThatAClientIsNotNew(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	old := with(eds("b", "1"), res(edsT, "b", "1"))
+	f.give(&schema.Target{
+		Client: schema.Envoy, Snapshot: f.snapshot(first()...), Known: []schema.Snapshot{f.snapshot(old...), f.snapshot(first()...)},
+	})
+	f.srv.Live(schema.SnapshotOf(res(edsT, "a", "1"), res(edsT, "b", "1")))
+	c := f.deltaDial("n")
+	c.sub(cds)
+	c.expect(cds, "a@1")
+	c.resume(edsT, map[string]string{"b": string(res(edsT, "b", "1").Version)}, "a", "b")
+	c.expect(edsT, "a@1")
+	c.ack(cds)
+	c.expect(cds, "b@1") // in doubt, it is given all that it may have
+	c.ack(cds)
+	c.ack(edsT)
+	c.expect(edsT, "b@1")
+	c.ack(edsT)
+	c.expect(cds, "-b")
+}
+
+// What a client holds of a type in a version that nobody knows is sent, whatever
+// else it is recognised by.
+func TestS09AnUnknownVersionIsSentThoughNothingElseChanges(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, first()...)
+	held := f.envoy("n").acked
+	c := f.dial("m")
+	c.reask(cds, held[cds])
+	c.reask(lds, "strange")
+	c.reask(rds, "strange too", "r")
+	c.expect(lds, "l@1")
+	c.ask(lds)
+	c.expect(rds, "r@1")
+}
+
+// A listener that warms waits for its table, also if the client lists others and
+// the path comes to it later.
+func TestO07ATableThatAListenerWaitsForIsServed(t *testing.T) {
+	t.Parallel()
+	base := []*schema.Resource{
+		eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"),
+	}
+	mid := []*schema.Resource{
+		eds("a", "1"), res(edsT, "a", "1"), listener("l", "2", "s"), route("s", "1", "a"), route("r", "1", "a"),
+	}
+	next := []*schema.Resource{
+		eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "2", "s"), route("s", "2", "b"), route("r", "1", "a"),
+	}
+	f := newFleet(t)
+	f.give(&schema.Target{Client: schema.Envoy, Snapshot: f.snapshot(next...), Known: []schema.Snapshot{f.snapshot(base...), f.snapshot(mid...), f.snapshot(next...)}})
+	version := func(r *schema.Resource) map[string]string { return map[string]string{r.Name: string(r.Version)} }
+	t.Run("sotw", func(t *testing.T) {
+		c := f.dial("n")
+		c.reask(cds, string(schema.SetOf(base[0]).Version()))
+		c.expect(cds, "a@1", "b@1")
+		c.reask(lds, string(schema.SetOf(mid[2]).Version()))
+		c.reask(rds, string(schema.SetOf(base[3]).Version()), "r", "s")
+		c.expect(rds, "s@1")
+	})
+	t.Run("delta", func(t *testing.T) {
+		c := f.deltaDial("m")
+		c.resume(cds, version(base[0]))
+		c.expect(cds, "b@1")
+		c.resume(lds, version(mid[2]))
+		c.resume(rds, version(base[3]), "r", "s")
+		c.expect(rds, "s@1")
+	})
+}
+
+// A client whose stream ends between a cluster's change and its endpoints reports
+// those that it had before, and waits.
+func TestO05EndpointsThatWereNotHeardOfAreSentAgain(t *testing.T) {
+	t.Parallel()
+	changed := []*schema.Resource{eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a")}
+	t.Run("by the server that sent them", func(t *testing.T) {
+		f := newFleet(t, first()...)
+		c := f.deltaEnvoy("n")
+		f.set(schema.Envoy, changed...)
+		c.expect(cds, "a@2")
+		c.ack(cds)
+		c.expect(edsT, "a@1")
+		c.quiet()
+		c = f.comeDelta(c)
+		c.resume(edsT, c.holds[edsT], "a")
+		c.expect(edsT, "a@1")
+	})
+	t.Run("by one that started since", func(t *testing.T) {
+		f := newFleet(t, first()...)
+		f.set(schema.Envoy, changed...)
+		c := f.deltaDial("n")
+		c.resume(cds, map[string]string{"a": string(changed[0].Version)})
+		c.resume(edsT, map[string]string{"a": string(changed[1].Version)}, "a")
+		c.expect(edsT, "a@1")
+		c.ack(edsT)
+		c.quiet()
+	})
+}
+
+// A client that asked for no table keeps the version of the last one that it had,
+// and reports it when a listener brings that table back.
+func TestS09ATableThatWasDroppedIsSentAgain(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, first()...)
+	old := f.envoy("n")
+	tcp := []*schema.Resource{eds("a", "1"), res(edsT, "a", "1"), res(lds, "l", "tcp", ref(cds, "a", schema.Traffic)), route("r", "1", "a")}
+	f.set(schema.Envoy, tcp...)
+	old.expect(lds, "l@tcp")
+	old.ask(lds)
+	old.reask(rds, old.acked[rds]) // none
+	old.quiet()
+	f.set(schema.Envoy, first()...)
+	old.expect(lds, "l@1")
+	old.ask(lds)
+	old.quiet()
+	old.close()
+	f.settledAway("n")
+	c := f.come(old)
+	c.reask(cds, old.acked[cds])
+	c.reask(lds, old.acked[lds])
+	c.reask(rds, old.acked[rds], "r")
+	c.expect(rds, "r@1")
+}
