@@ -16,8 +16,6 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
 // treeLimits bounds what one commit may cost.
@@ -88,32 +86,48 @@ type treeSource struct {
 	bad    []UnsupportedEntry // in path order
 
 	entries, files int        // in the index; files are all but directories
-	mu             sync.Mutex // guards read and every treeNode.read
-	read           int64      // bytes
+	mu             sync.Mutex // guards read and sum
+	read           map[*treeNode]bool
+	sum            int64 // bytes of what was read
 }
 
+// treeNode is never changed once its tree is made: trees of several commits share
+// the directories in which these do not differ.
 type treeNode struct {
-	name     string
-	mode     fs.FileMode
-	hash     plumbing.Hash
-	children []*treeNode // of a directory, by name
-	unlisted bool        // a directory that holds a BadName
-	read     bool        // its size is in treeSource.read
+	name           string
+	mode           fs.FileMode
+	hash           plumbing.Hash
+	children       []*treeNode // of a directory, by name
+	entries, files int         // below a directory
+	unlisted       bool        // a directory that holds a BadName
+	bad            bool        // something in it, or below, cannot be opened
 }
 
-func newTree(store *objectStore, root plumbing.Hash, when time.Time, limits treeLimits) (*Tree, error) {
-	source := &treeSource{store: store, when: when, limits: limits}
+// newTree indexes a tree. What is as it was in last, which may be nil, is not read
+// again.
+func newTree(store *objectStore, root plumbing.Hash, last *treeNode, when time.Time, limits treeLimits) (*Tree, error) {
+	source := &treeSource{store: store, when: when, limits: limits, read: map[*treeNode]bool{}}
 	node := &treeNode{name: ".", mode: fs.ModeDir | 0o555, hash: root}
-	if err := source.fill(node, ""); err != nil {
+	if err := source.fill(node, last, ""); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(source.bad, func(a, b UnsupportedEntry) int { return strings.Compare(a.Path, b.Path) })
 	return &Tree{root: node, source: source}, nil
 }
 
-// fill reads the entries of dir, and of the directories in it. The entry limit
-// also ends a tree that names one sub-tree many times.
-func (s *treeSource) fill(dir *treeNode, at string) error {
+// fill reads the entries of dir, and of the directories in it, but for those that
+// are what they were in last at the same place. The entry limit also ends a tree
+// that names one sub-tree many times.
+func (s *treeSource) fill(dir, last *treeNode, at string) error {
+	entries, files, bad := s.entries, s.files, len(s.bad)
+	defer func() {
+		dir.entries, dir.files, dir.bad = s.entries-entries, s.files-files, len(s.bad) > bad
+	}()
+	if last != nil && last.hash == dir.hash && !last.bad && s.entries+last.entries <= s.limits.entries {
+		dir.children = last.children
+		s.entries, s.files = s.entries+last.entries, s.files+last.files
+		return nil
+	}
 	list, err := s.store.tree(dir.hash)
 	if err != nil {
 		return fmt.Errorf("cannot read directory %q: %w", path.Join(".", at), err)
@@ -138,13 +152,25 @@ func (s *treeSource) fill(dir *treeNode, at string) error {
 			if u := child.unsupported(full); u != nil {
 				s.bad = append(s.bad, u.Entries...)
 			}
-		} else if err := s.fill(child, full+"/"); err != nil {
+		} else if err := s.fill(child, last.child(e.Name), full+"/"); err != nil {
 			return err
 		}
 	}
 	// Git sorts a directory as if its name ended in a slash.
 	slices.SortFunc(dir.children, func(a, b *treeNode) int { return strings.Compare(a.name, b.name) })
 	return nil
+}
+
+// child is a directory of a directory, or nil.
+func (n *treeNode) child(name string) *treeNode {
+	if n == nil {
+		return nil
+	}
+	at, ok := slices.BinarySearchFunc(n.children, name, func(n *treeNode, s string) int { return strings.Compare(n.name, s) })
+	if !ok || !n.children[at].mode.IsDir() {
+		return nil
+	}
+	return n.children[at]
 }
 
 func validName(name string) bool {
@@ -305,12 +331,12 @@ func (s *treeSource) content(n *treeNode) ([]byte, error) {
 		}
 	}
 	s.mu.Lock()
-	if !n.read && s.read+size > s.limits.total {
+	if !s.read[n] && s.sum+size > s.limits.total {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("the files read from this commit are above the limit of %d bytes in all", s.limits.total)
 	}
-	if !n.read {
-		n.read, s.read = true, s.read+size
+	if !s.read[n] {
+		s.read[n], s.sum = true, s.sum+size
 	}
 	s.mu.Unlock()
 	return s.store.read(plumbing.BlobObject, n.hash)
@@ -383,116 +409,3 @@ func (f *treeFile) ReadDir(n int) ([]fs.DirEntry, error) {
 }
 
 func (f *treeFile) Close() error { return nil }
-
-// objectStore serialises all access to a storage. go-git's are not safe for
-// concurrent use, and neither are commits and trees read from them, so every use
-// of either happens with mu held.
-type objectStore struct {
-	name  string // of the repository, for errors
-	packs string // where packs are added, "" for a store that is only read
-
-	mu  sync.Mutex
-	sto *filesystem.Storage // nil when closed
-}
-
-// do runs f with the storage, alone.
-func (s *objectStore) do(f func(sto *filesystem.Storage) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sto == nil {
-		return fs.ErrClosed
-	}
-	return f(s.sto)
-}
-
-func (s *objectStore) close() error {
-	err := s.do(func(sto *filesystem.Storage) error { s.sto = nil; return sto.Close() })
-	if errors.Is(err, fs.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-// read returns a whole object.
-func (s *objectStore) read(kind plumbing.ObjectType, h plumbing.Hash) (data []byte, err error) {
-	err = s.do(func(sto *filesystem.Storage) error {
-		obj, err := sto.EncodedObject(kind, h)
-		if err != nil {
-			return fmt.Errorf("object %s: %w", h, err)
-		}
-		r, err := obj.Reader()
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		data, err = io.ReadAll(r)
-		return err
-	})
-	return data, err
-}
-
-// size returns the bytes of an object. Large ones are not read for it.
-func (s *objectStore) size(h plumbing.Hash) (n int64, err error) {
-	err = s.do(func(sto *filesystem.Storage) error {
-		obj, err := sto.EncodedObject(plumbing.AnyObject, h)
-		if err != nil {
-			return fmt.Errorf("object %s: %w", h, err)
-		}
-		n = obj.Size()
-		return nil
-	})
-	return n, err
-}
-
-func (s *objectStore) has(h plumbing.Hash) bool {
-	return s.do(func(sto *filesystem.Storage) error { return sto.HasEncodedObject(h) }) == nil
-}
-
-// tree returns the entries of a tree object.
-func (s *objectStore) tree(h plumbing.Hash) (list []object.TreeEntry, err error) {
-	err = s.do(func(sto *filesystem.Storage) error {
-		obj, err := sto.EncodedObject(plumbing.TreeObject, h)
-		if err != nil {
-			return fmt.Errorf("tree %s: %w", h, err)
-		}
-		if obj.Size() > maxTreeObject {
-			return fmt.Errorf("it has %d bytes, above the limit of %d", obj.Size(), maxTreeObject)
-		}
-		t, err := object.DecodeTree(sto, obj)
-		if err == nil {
-			list = t.Entries
-		}
-		return err
-	})
-	return list, err
-}
-
-// revision reads a commit and the index of its tree.
-func (s *objectStore) revision(h plumbing.Hash) (rev Revision, err error) {
-	var root plumbing.Hash
-	err = s.do(func(sto *filesystem.Storage) error {
-		c, err := object.GetCommit(sto, h)
-		if err != nil {
-			return err
-		}
-		subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
-		rev = Revision{
-			Commit: h.String(), When: c.Committer.When, Subject: oneLine(subject),
-			Author: oneLine(c.Author.Name + " <" + c.Author.Email + ">"),
-		}
-		root = c.TreeHash
-		return nil
-	})
-	var tree *Tree
-	if err == nil {
-		tree, err = newTree(s, root, rev.When, defaultTreeLimits)
-	}
-	if err != nil {
-		return Revision{}, fmt.Errorf("cannot read commit %s of %s: %w", h, s.name, err)
-	}
-	if tree.source.files == 0 { // a mistake, never a wish to delete everything
-		return Revision{}, &Unavailable{URL: s.name, Reason: fmt.Sprintf("commit %.12s has no files; revert it", h)}
-	}
-	rev.FS = tree
-	return rev, nil
-}

@@ -19,7 +19,7 @@ import (
 
 func (r *gitRepo) open(limits treeLimits, entries ...object.TreeEntry) (*Tree, error) {
 	r.t.Helper()
-	return newTree(&objectStore{name: r.dir, sto: r.sto}, r.tree(entries...), started, limits)
+	return newTree(&objectStore{name: r.dir, sto: r.sto}, r.tree(entries...), nil, started, limits)
 }
 
 func (r *gitRepo) mustOpen(entries ...object.TreeEntry) *Tree {
@@ -56,6 +56,49 @@ func TestTreeIsFS(t *testing.T) {
 	}
 	if h := sub.(*Tree).TreeHash("deep"); h != tree.TreeHash("a/deep") || h == "" || tree.TreeHash("a-b") != "" {
 		t.Errorf("tree hash of a/deep is %q and %q, of a file %q", h, tree.TreeHash("a/deep"), tree.TreeHash("a-b"))
+	}
+}
+
+// TestTreeShares: a directory that is as it was is not read again, and counts as
+// before; what cannot be opened in it is still said.
+func TestTreeShares(t *testing.T) {
+	r := newGitRepo(t)
+	link := r.file("link", "..")
+	link.Mode = filemode.Symlink
+	same := r.dirEntry("same", r.file("a.cue", "a"), r.dirEntry("deep", r.file("b.cue", "b")))
+	linked := r.dirEntry("linked", link)
+	first := r.mustOpen(same, linked, r.dirEntry("x", r.file("c.cue", "1")), r.file("file", ""))
+	store := first.source.store
+	root := r.tree(same, linked, r.dirEntry("x", r.file("c.cue", "2")), r.dirEntry("file", r.file("d.cue", "")))
+	second, err := newTree(store, root, first.root, started, defaultTreeLimits)
+	noError(t, err)
+	for dir, shared := range map[string]bool{"same": true, "same/deep": true, "linked": false, "x": false} {
+		a, errA := first.findDir("test", dir)
+		b, errB := second.findDir("test", dir)
+		noError(t, errors.Join(errA, errB))
+		if got := &a.children[0] == &b.children[0]; got != shared {
+			t.Errorf("%s is shared: %v, want %v", dir, got, shared)
+		}
+	}
+	whole, err := newTree(store, root, nil, started, defaultTreeLimits)
+	noError(t, err)
+	if got, want := second.source, whole.source; got.entries != want.entries || got.files != want.files {
+		t.Errorf("%d entries with %d files, read as a whole %d with %d", got.entries, got.files, want.entries, want.files)
+	}
+	wantUnsupported(t, second.Check("."), UnsupportedEntry{"linked/link", Symlink})
+	for _, name := range []string{"same/deep/b.cue", "x/c.cue"} {
+		data, err := second.ReadFile(name)
+		noError(t, err)
+		if want, _ := whole.ReadFile(name); string(data) != string(want) {
+			t.Errorf("%s holds %q, want %q", name, data, want)
+		}
+	}
+	if second.source.sum != 2 {
+		t.Errorf("%d bytes are charged, want 2", second.source.sum)
+	}
+	few := treeLimits{entries: whole.source.entries - 1, file: 1 << 20, total: 1 << 20}
+	if _, err := newTree(store, root, first.root, started, few); err == nil {
+		t.Error("what is shared does not count for the limit")
 	}
 }
 
