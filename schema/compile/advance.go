@@ -92,6 +92,7 @@ func (st *state) mentions(n *node, each func(*users)) {
 type change struct {
 	services map[string]*service
 	moved    map[string]*routes // that stand elsewhere, and say the same
+	ruled    map[string]*routes // that have other rules
 	tests    map[string]*test
 	files    map[string]bool
 }
@@ -102,7 +103,7 @@ func (st *state) changes(src *source, found schema.Diagnostics, pkgs []pkg) (*ch
 	if st == nil || !slices.Equal(src.pkgs, st.src.pkgs) || !slices.Equal(found, st.found) {
 		return nil, false
 	}
-	c := &change{services: map[string]*service{}, moved: map[string]*routes{}, tests: map[string]*test{}, files: map[string]bool{}}
+	c := &change{services: map[string]*service{}, moved: map[string]*routes{}, ruled: map[string]*routes{}, tests: map[string]*test{}, files: map[string]bool{}}
 	for i := range pkgs {
 		was, is := &st.pkgs[i], &pkgs[i]
 		if is.said == was.said && is.said != nil {
@@ -133,8 +134,12 @@ func (c *change) pkg(was, is *pkg) bool {
 		c.services[name] = b
 		return a.hasEndpoints() == b.hasEndpoints()
 	}) && differ(old.Routes, now.Routes, func(name string, a, b *routes) bool {
-		c.moved[name] = b
-		return a.At.same(b.At, false)
+		if a.At.same(b.At, false) {
+			c.moved[name] = b
+			return true
+		}
+		c.ruled[name] = b
+		return a.onlyRules(b)
 	}) && differ(old.Tests, now.Tests, func(name string, _, b *test) bool {
 		c.tests[name] = b
 		return true
@@ -201,6 +206,16 @@ func (st *state) advance(c *change) *schema.Fleet {
 	for name, r := range c.moved {
 		m.routes[name], todo.routes[name] = r, r
 	}
+	for name, r := range c.ruled {
+		if !st.local(name, r) {
+			return nil
+		}
+		c.files[m.routes[name].At.pos.File] = true
+		for _, l := range r.Listeners {
+			c.files[m.listeners[l].At.pos.File] = true
+		}
+		m.routes[name], todo.routes[name] = r, r
+	}
 	for name, t := range c.tests {
 		m.tests[name], todo.tests[name] = t, t
 	}
@@ -216,6 +231,11 @@ func (st *state) advance(c *change) *schema.Fleet {
 	m.todo, m.found, m.profiled = &todo, nil, map[string]bool{}
 	m.lint()
 	m.resolve(st.dir)
+	for name, r := range c.ruled {
+		for _, l := range r.Listeners {
+			m.unreachableIn(*m.hostOf(l, name), map[*rule]bool{})
+		}
+	}
 	if len(m.found) > 0 || !st.relower(c) || len(m.found) > 0 {
 		return nil
 	}
@@ -247,6 +267,11 @@ func (st *state) relower(c *change) bool {
 	}
 	for name, r := range c.moved {
 		if !lo.place(name, r) {
+			return false
+		}
+	}
+	for name, r := range c.ruled {
+		if !lo.reroute(name, r) {
 			return false
 		}
 	}
@@ -288,30 +313,4 @@ func (lo *lowering) replace(name string) bool {
 		lo.newer(g.Name, lo.groups[g.Name], []*schema.Resource{r, schema.NewLive(schema.Key{Type: schema.Endpoints, Name: name})})
 	}
 	return used // what is not is warned of, or allowed
-}
-
-// place says anew where the parts of moved routes stand.
-func (lo *lowering) place(name string, r *routes) bool {
-	for _, l := range r.Listeners {
-		for _, k := range [...]schema.Key{{Type: schema.Routes, Name: l}, {Type: schema.Listeners, Name: lo.model.listeners[l].wireName(l)}} {
-			origins := slices.Clone(lo.fleet.Provenance[k])
-			for i := range origins {
-				o := &origins[i]
-				if o.Kind != "route" || o.Name != name {
-					continue
-				}
-				n := r.At
-				if o.Field != "" {
-					if n = r.At.follow(o.Field); n == r.At {
-						return false
-					}
-				}
-				o.Pos = n.pos
-			}
-			if origins != nil {
-				lo.fleet.Provenance[k] = origins
-			}
-		}
-	}
-	return true
 }

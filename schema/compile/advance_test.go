@@ -41,6 +41,27 @@ func village() map[string]string {
 		"env/a/a.cue":   "package env\n\n_zone: \"a\"\n",
 		"README.md":     "words\n",
 	}
+	files["base/base.cue"] += "listeners: tls: {groups: [\"edge\"], bind: \"0.0.0.0:81\", https_redirect: true}\n"
+	for i := range 3 {
+		files[fmt.Sprintf("own/%d/o.cue", i)] = fmt.Sprintf(`package own
+
+services: o%[1]d: {
+	endpoints: [
+		{address: "10.3.0.%[1]d:80"},
+	]
+	protocol: "http2"
+}
+routes: o%[1]d: {
+	listeners: ["web", "dial", "tls"]
+	hosts: ["o%[1]d.example.com", "o%[1]d.mesh"]
+	rules: [
+		{match: path: "/o", service: "o%[1]d"},
+		{match: prefix: "/", service: "o%[1]d", timeout: "2s"},
+	]
+}
+`, i)
+	}
+	files["own/2/o.cue"] = strings.Replace(files["own/2/o.cue"], "\tprotocol", "\trename: \"safe\"\n\tprotocol", 1)
 	for i := range 6 {
 		files[fmt.Sprintf("s/%d/s.cue", i)] = fmt.Sprintf(`package s
 
@@ -127,6 +148,19 @@ var edits = []struct{ old, new string }{
 	{"\tprotocol: \"http2\"\n", "\tprotocol: \"http2\"\n\tallow: \"cluster-swap\": \"fine\"\n"},
 	{"allow: \"cluster-swap\": \"fine\"", "allow: \"empty-cluster\": \"fine\""},
 	{"allow: \"empty-cluster\": \"fine\"", "lb: \"round_robin\""},
+	{"timeout: \"2s\"", "timeout: \"3s\""},
+	{"timeout: \"3s\"", "timeout: \"2s\""},
+	{", timeout: \"2s\"", ""},
+	{"match: path: \"/o\"", "match: path: \"/p\""},
+	{"match: path: \"/p\"", "match: prefix: \"/\""},
+	{"match: prefix: \"/\"", "match: path: \"/o\""},
+	{"\trules: [\n", "\trules: [\n\t\t{match: path: \"/more\", split: {db: 1}},\n"},
+	{"\t\t{match: path: \"/more\", split: {db: 1}},\n", ""},
+	{"\trules: [\n", "\trules: [\n\t\t{match: path: \"/first\", respond: status: 204},\n"},
+	{"\t\t{match: path: \"/first\", respond: status: 204},\n", ""},
+	{"\t\t{match: path: \"/o\",", "\t\t{match: path: \"/again\", mirror: service: \"db\", "},
+	{"\t\t{match: path: \"/again\", mirror: service: \"db\", ", "\t\t{match: path: \"/o\", cors: origins: [\"x\"], "},
+	{"cors: origins: [\"x\"], ", ""},
 	{"services:", "services: {"},
 	{"services: {s", "services: s"},
 	{"services: { ", "services: "},
@@ -180,10 +214,54 @@ func TestAdvance(t *testing.T) {
 				t.Fatal("the live bodies differ")
 			}
 		}
-		if cache.Steps() < good/4 || good < rounds/4 {
+		if cache.Steps() < good/5 || good < rounds/4 {
 			t.Errorf("%d of %d good trees were made from the last, of %d", cache.Steps(), good, rounds)
 		}
 		t.Logf("%d of %d good trees were made from the last, of %d", cache.Steps(), good, rounds)
+	}
+}
+
+// TestAdvanceRoute: new rules of routes that share no host are put into their
+// tables, and lead to the same fleet as a compilation of all.
+func TestAdvanceRoute(t *testing.T) {
+	for _, e := range []struct {
+		file, old, new string
+		steps          int
+	}{
+		{"own/1/o.cue", `"2s"`, `"3s"`, 1},
+		{"own/1/o.cue", "rules: [\n", "rules: [\n\n\t\t{match: path: \"/first\", respond: status: 204, redirect: https: true},\n", 0},
+		{"own/1/o.cue", "rules: [\n", "rules: [\n\n\t\t{match: path: \"/first\", service: \"o1\", timeout: \"1s\"},\n", 1},
+		{"own/2/o.cue", "rules: [\n", "rules: [\n\t\t{match: path: \"/first\", service: \"o2\"},\n", 1},
+		{"own/1/o.cue", "\t\t{match: path: \"/o\", service: \"o1\"},\n", "", 1},
+		{"own/1/o.cue", `path: "/o"`, `prefix: "/"`, 0},                              // the next is never reached
+		{"own/1/o.cue", `path: "/o", service: "o1"`, `path: "/o", service: "o0"`, 0}, // a service loses a route
+		{"own/1/o.cue", `path: "/o"`, `path: "/o", cors: origins: ["x"]`, 0},         // no field of a match
+		{"own/1/o.cue", `service: "o1"},`, `service: "o1", cors: origins: ["x"]},`, 0},
+		{"own/1/o.cue", `"o1.example.com"`, `"o11.example.com"`, 0},
+		{"s/1/s.cue", `prefix: "/s1"`, `prefix: "/t1"`, 0}, // a host of several
+	} {
+		files := village()
+		opts := compile.Options{InProcess: true, Cache: compile.NewCache("")}
+		if _, err := compile.Fleet(t.Context(), hashed{filesOf(files)}, opts); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(files[e.file], e.old) {
+			t.Fatalf("%s has no %s", e.file, e.old)
+		}
+		files[e.file] = strings.Replace(files[e.file], e.old, e.new, 1)
+		got, gotErr := compile.Fleet(t.Context(), hashed{filesOf(files)}, opts)
+		want, wantErr := compile.Fleet(t.Context(), filesOf(files), inProcess)
+		if d := cmp.Diff(outcome(t, want, wantErr), outcome(t, got, gotErr)); d != "" {
+			t.Errorf("%s to %s: from nothing -, from the last +\n%s", e.old, e.new, d)
+		}
+		for i := 0; wantErr == nil && i < len(want.Groups); i++ {
+			if a, b := want.Groups[i].Snapshot, got.Groups[i].Snapshot; a.ID() != b.ID() {
+				t.Errorf("%s to %s: the snapshots of %s differ", e.old, e.new, want.Groups[i].Name)
+			}
+		}
+		if steps := opts.Cache.Steps(); steps != e.steps {
+			t.Errorf("%s to %s: %d steps, want %d", e.old, e.new, steps, e.steps)
+		}
 	}
 }
 

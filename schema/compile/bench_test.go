@@ -165,11 +165,13 @@ func BenchmarkWarm(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.ReportAllocs()
+				before := cpuTime()
 				for i := 1; b.Loop(); i++ {
 					if _, err := compile.Fleet(b.Context(), at(i), opts); err != nil {
 						b.Fatal(err)
 					}
 				}
+				b.ReportMetric(float64((cpuTime()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 			})
 		}
 	}

@@ -84,22 +84,10 @@ func (lo *lowering) table(name string, l *listener, whole schema.Origin) {
 	}
 	origins := []schema.Origin{whole}
 	for _, entry := range lo.routesOf(name) {
-		r := lo.routes[entry]
-		origins = append(origins, schema.Origin{Kind: "route", Name: entry, Pos: r.At.pos})
-		for i := range r.Rules {
-			origins = append(origins, schema.Origin{
-				Kind: "route", Name: entry, Field: fmt.Sprintf("rules[%d]", i), Pos: r.Rules[i].At.pos,
-			})
-		}
+		origins = append(origins, lo.routes[entry].origins(entry)...)
 	}
 	for _, h := range lo.hostsOf(name) {
-		vh := &routev3.VirtualHost{Name: strings.Join(h.names, "+"), Domains: h.domains}
-		for _, entry := range h.names {
-			for i := range lo.routes[entry].Rules {
-				vh.Routes = append(vh.Routes, lo.routes[entry].Rules[i].lower(l.Target != ""))
-			}
-		}
-		t.VirtualHosts = append(t.VirtualHosts, vh)
+		t.VirtualHosts = append(t.VirtualHosts, lo.virtualHost(h, l))
 	}
 	if l.HTTPSRedirect {
 		redirectRest(t)
@@ -108,28 +96,49 @@ func (lo *lowering) table(name string, l *listener, whole schema.Origin) {
 	lo.share(lo.patched(key, t, name, l.At.pos), origins...)
 }
 
-// redirectName is that of the route, and of the host, that redirectRest makes.
-const redirectName = "https_redirect"
+// origins are where a table's part comes from that is made of an entry.
+func (r *routes) origins(name string) []schema.Origin {
+	origins := []schema.Origin{{Kind: "route", Name: name, Pos: r.At.pos}}
+	for i := range r.Rules {
+		origins = append(origins, schema.Origin{
+			Kind: "route", Name: name, Field: fmt.Sprintf("rules[%d]", i), Pos: r.Rules[i].At.pos,
+		})
+	}
+	return origins
+}
 
-// redirectRest sends what no rule answers to https.
-func redirectRest(t *routev3.RouteConfiguration) {
-	rest := func() *routev3.Route {
-		return &routev3.Route{
-			Name:  redirectName,
-			Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-			Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{
-				SchemeRewriteSpecifier: &routev3.RedirectAction_HttpsRedirect{HttpsRedirect: true},
-			}},
+func (lo *lowering) virtualHost(h host, l *listener) *routev3.VirtualHost {
+	vh := &routev3.VirtualHost{Name: strings.Join(h.names, "+"), Domains: h.domains}
+	for _, entry := range h.names {
+		for i := range lo.routes[entry].Rules {
+			vh.Routes = append(vh.Routes, lo.routes[entry].Rules[i].lower(l.Target != ""))
 		}
 	}
-	all := false
-	for _, vh := range t.VirtualHosts {
-		vh.Routes = append(vh.Routes, rest())
-		all = all || slices.Contains(vh.Domains, "*")
+	if l.HTTPSRedirect {
+		vh.Routes = append(vh.Routes, redirectRoute())
 	}
-	if !all {
+	return vh
+}
+
+// redirectName is that of the route, and of the host, that https_redirect makes.
+const redirectName = "https_redirect"
+
+// redirectRoute sends what no rule answers to https.
+func redirectRoute() *routev3.Route {
+	return &routev3.Route{
+		Name:  redirectName,
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{
+			SchemeRewriteSpecifier: &routev3.RedirectAction_HttpsRedirect{HttpsRedirect: true},
+		}},
+	}
+}
+
+// redirectRest does so for the hosts that no routes have.
+func redirectRest(t *routev3.RouteConfiguration) {
+	if !slices.ContainsFunc(t.VirtualHosts, func(vh *routev3.VirtualHost) bool { return slices.Contains(vh.Domains, "*") }) {
 		t.VirtualHosts = append(t.VirtualHosts, &routev3.VirtualHost{
-			Name: redirectName, Domains: []string{"*"}, Routes: []*routev3.Route{rest()},
+			Name: redirectName, Domains: []string{"*"}, Routes: []*routev3.Route{redirectRoute()},
 		})
 	}
 }

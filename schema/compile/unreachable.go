@@ -17,34 +17,38 @@ func (m *model) unreachable() {
 	said := map[*rule]bool{}
 	for l := range sorted(m.todo.listeners) {
 		for _, h := range m.hostsOf(l) {
-			type placed struct {
-				*rule
-				entry string
-				index int
-			}
-			var before []placed
-			for _, name := range h.names {
-				for i := range m.routes[name].Rules {
-					u := placed{&m.routes[name].Rules[i], name, i}
-					for _, b := range before {
-						if said[u.rule] || !b.Match.covers(&u.Match) {
-							continue
-						}
-						said[u.rule] = true
-						d := schema.Diagnostic{
-							Pos: u.At.pos, Code: "unreachable-route",
-							Message: fmt.Sprintf("routes %q: rules[%d] (%s) is never reached: rules[%d] of %q (%s) takes all that it matches",
-								name, i, u.Match.String(), b.index, b.entry, b.Match.String()),
-							Hint: "put the narrower rule first; the wider is at " + b.At.pos.String(),
-						}
-						if b.entry != name {
-							d.Severity, d.Code = schema.Warning, "shadowed-route"
-						}
-						m.report(m.routes[name].Allow, d)
-					}
-					before = append(before, u)
+			m.unreachableIn(h, said)
+		}
+	}
+}
+
+func (m *model) unreachableIn(h host, said map[*rule]bool) {
+	type placed struct {
+		*rule
+		entry string
+		index int
+	}
+	var before []placed
+	for _, name := range h.names {
+		for i := range m.routes[name].Rules {
+			u := placed{&m.routes[name].Rules[i], name, i}
+			for _, b := range before {
+				if said[u.rule] || !b.Match.covers(&u.Match) {
+					continue
 				}
+				said[u.rule] = true
+				d := schema.Diagnostic{
+					Pos: u.At.pos, Code: "unreachable-route",
+					Message: fmt.Sprintf("routes %q: rules[%d] (%s) is never reached: rules[%d] of %q (%s) takes all that it matches",
+						name, i, u.Match.String(), b.index, b.entry, b.Match.String()),
+					Hint: "put the narrower rule first; the wider is at " + b.At.pos.String(),
+				}
+				if b.entry != name {
+					d.Severity, d.Code = schema.Warning, "shadowed-route"
+				}
+				m.report(m.routes[name].Allow, d)
 			}
+			before = append(before, u)
 		}
 	}
 }
