@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,10 +55,12 @@ func (m *meter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// timed wraps the model and notes how long it takes to draw.
+// timed wraps the model, and notes how long it takes to draw and what was drawn
+// last.
 type timed struct {
 	*topModel
 	views *[]time.Duration
+	drawn chan string // one
 }
 
 func (m timed) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -69,7 +72,44 @@ func (m timed) View() tea.View {
 	began := time.Now()
 	v := m.topModel.View()
 	*m.views = append(*m.views, time.Since(began))
+	select {
+	case <-m.drawn:
+	default:
+	}
+	m.drawn <- v.Content
 	return v
+}
+
+// shows waits until a text is drawn.
+func (m timed) shows(t *testing.T, text string) {
+	t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		select {
+		case screen := <-m.drawn:
+			if strings.Contains(screen, text) {
+				return
+			}
+		case <-limit.C:
+			t.Fatalf("%q is never drawn", text)
+		}
+	}
+}
+
+// eventually looks again and again until something is true.
+func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	end, again := time.NewTimer(limit), time.NewTicker(50*time.Millisecond)
+	defer end.Stop()
+	defer again.Stop()
+	for !ok() {
+		select {
+		case <-again.C:
+		case <-end.C:
+			t.Fatalf("waited %v in vain for %s", limit, what)
+		}
+	}
 }
 
 // 10,000 nodes take a rollout while the UI is open on each screen: it draws in well
@@ -89,12 +129,7 @@ func TestTopTenThousandNodes(t *testing.T) {
 		must(t, err)
 		return st.Groups[0].AtTarget == nodes && st.Groups[0].Target == ""
 	}
-	for !settled() {
-		time.Sleep(100 * time.Millisecond)
-		if time.Since(began) > 2*time.Minute {
-			t.Fatal("they do not all come")
-		}
-	}
+	eventually(t, "all of them to come", 2*time.Minute, settled)
 	t.Logf("%d nodes are connected after %v", nodes, time.Since(began).Round(time.Millisecond))
 	for name, ask := range map[string]func() error{
 		"status without nodes": func() error { _, err := c.statusOf(t.Context(), "none"); return err },
@@ -109,28 +144,28 @@ func TestTopTenThousandNodes(t *testing.T) {
 		must(t, ask())
 		t.Logf("%s: %v", name, time.Since(at).Round(10*time.Microsecond))
 	}
-	for i, keys := range [][]tea.KeyPressMsg{nil, {{Code: tea.KeyEnter}}, {{Code: tea.KeyEnter}, {Code: tea.KeyEnter}}} {
+	screens := []string{"GROUP", "NODE", "TYPE"} // a heading of each, in the order in which they open
+	for i := range screens {
 		out, views := &meter{}, []time.Duration{}
-		m := newTopModel(c)
-		p := tea.NewProgram(timed{m, &views}, tea.WithOutput(out), tea.WithInput(nil), tea.WithWindowSize(200, 60), tea.WithFPS(30), tea.WithoutSignals())
+		m := timed{newTopModel(c), &views, make(chan string, 1)}
+		p := tea.NewProgram(m, tea.WithOutput(out), tea.WithInput(nil), tea.WithWindowSize(200, 60), tea.WithFPS(30), tea.WithoutSignals())
 		ctx, cancel := context.WithCancel(t.Context())
 		fed := make(chan struct{})
 		go func() { defer close(fed); (&feed{client: c, send: p.Send}).run(ctx) }()
 		done := make(chan error, 1)
 		go func() { _, err := p.Run(); done <- err }()
-		for _, k := range keys {
-			time.Sleep(700 * time.Millisecond)
-			p.Send(k)
+		for j, heading := range screens[:i+1] {
+			if j > 0 {
+				p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
+			}
+			m.shows(t, heading)
 		}
-		time.Sleep(time.Second)
 		out.mu.Lock()
 		before := out.bytes
 		out.mu.Unlock()
 		at := time.Now()
 		f.shift(50-i, 50+i)
-		for time.Since(at) < 500*time.Millisecond || !settled() {
-			time.Sleep(50 * time.Millisecond)
-		}
+		eventually(t, "the rollout", 2*time.Minute, func() bool { return time.Since(at) > 500*time.Millisecond && settled() })
 		took := time.Since(at)
 		p.Quit()
 		must(t, <-done)

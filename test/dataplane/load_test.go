@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,22 +85,26 @@ func TestBuckets(t *testing.T) {
 // TestRate: wall time is the subject.
 func TestRate(t *testing.T) {
 	f := &fake{send: func(int64) (Answer, error) { return Answer{}, nil }}
-	run := (&Load{Nodes: []Node{f}, Rate: 1000, Workers: 4}).Start(t.Context())
-	time.Sleep(300 * time.Millisecond)
-	if got := run.Stop().Requests; got < 200 || got > 450 {
-		t.Errorf("%d requests in 300 ms at 1000/s", got)
+	m := &milestones{reached: make(chan struct{}, 1)}
+	begin := time.Now()
+	run := (&Load{Nodes: []Node{f}, Rate: 1000, Workers: 4, Requests: m.request}).Start(t.Context())
+	defer run.Stop()
+	m.after(t, 300)
+	if took := time.Since(begin); took < 200*time.Millisecond || took > time.Second {
+		t.Errorf("300 requests at 1000/s took %v", took)
 	}
 }
 
 // milestones lets a test wait until a load has started more requests.
 type milestones struct {
 	started atomic.Int64
-	next    atomic.Int64
+	next    atomic.Int64 // 0 for none
 	reached chan struct{}
 }
 
 func (m *milestones) request(int) Request {
-	if m.started.Add(1) == m.next.Load() {
+	n := m.started.Add(1)
+	if next := m.next.Load(); next > 0 && n >= next && m.next.CompareAndSwap(next, 0) {
 		m.reached <- struct{}{}
 	}
 	return Request{}
@@ -145,14 +150,16 @@ func TestMakeBeforeBreak(t *testing.T) {
 	}
 }
 
-// TestBreakBeforeMake: the rig sees the wrong order. 200 ms without a cluster
-// is the subject.
+// TestBreakBeforeMake: the rig sees the wrong order, in which some requests are
+// made while their cluster is gone.
 func TestBreakBeforeMake(t *testing.T) {
 	for _, d := range []Driver{GRPCGo{}, GRPCGoProcess{}} {
 		t.Run(d.Name(), func(t *testing.T) {
+			const enough = 20
 			r := newRig(t)
 			moved := make(chan struct{}, 1)
-			l := &Load{Nodes: r.start(t, d, 1), Allow: func(label string, _, _ time.Time) bool {
+			m := &milestones{reached: make(chan struct{}, 1)}
+			l := &Load{Nodes: r.start(t, d, 1), Requests: m.request, Allow: func(label string, _, _ time.Time) bool {
 				if label == "v2" {
 					select {
 					case moved <- struct{}{}:
@@ -168,18 +175,23 @@ func TestBreakBeforeMake(t *testing.T) {
 				t.Fatalf("failures already before: %v", before.Errors)
 			}
 			r.drop(cds, "v1")
-			time.Sleep(200 * time.Millisecond)
+			failures, errors := 0, map[string]int{}
+			for limit := time.Now().Add(10 * time.Second); failures < enough; {
+				if time.Now().After(limit) {
+					t.Fatalf("the rig saw %d failures", failures)
+				}
+				m.after(t, enough)
+				mark := run.Mark()
+				failures += mark.Failures
+				maps.Copy(errors, mark.Errors)
+			}
 			r.set(routes("v2"))
 			select {
 			case <-moved:
 			case <-time.After(5 * time.Second):
 				t.Fatal("v2 never answers")
 			}
-			broken := run.Mark()
-			t.Logf("%d failures of %d: %v", broken.Failures, broken.Requests, broken.Errors)
-			if broken.Failures < 20 {
-				t.Errorf("the rig saw %d failures", broken.Failures)
-			}
+			t.Logf("%d failures before the move: %v", failures, errors)
 		})
 	}
 }
@@ -189,10 +201,12 @@ func TestThroughput(t *testing.T) {
 	for _, d := range []Driver{GRPCGo{}, GRPCGoProcess{}} {
 		t.Run(d.Name(), func(t *testing.T) {
 			r := newRig(t)
-			l := &Load{Nodes: r.start(t, d, 3), Workers: 8}
+			m := &milestones{reached: make(chan struct{}, 1)}
+			l := &Load{Nodes: r.start(t, d, 3), Workers: 8, Requests: m.request}
 			begin := time.Now()
 			run := l.Start(t.Context())
-			time.Sleep(time.Second)
+			defer run.Stop()
+			m.after(t, 2000)
 			got := run.Stop()
 			rate := float64(got.Requests) / time.Since(begin).Seconds()
 			t.Logf("%.0f RPC/s with 3 nodes of 8 workers, p50 %v, p99 %v", rate, got.P50, got.P99)
