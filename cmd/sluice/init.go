@@ -24,7 +24,8 @@ func newInitCommand(a *app) *cobra.Command {
 routes, services and tests, a workflow for CI, settings for editors, and the schema
 for plain cue and for editors (see sluice schema vendor).
 
-It writes over nothing: if a file is there already, it writes none.`,
+It writes over nothing: if a file is there already, it writes none. Nor does it make
+a CUE module inside another of the same repository, as that would not be read.`,
 		Example: `  sluice init
   sluice init fleet`,
 		Args: atMostOne,
@@ -32,6 +33,9 @@ It writes over nothing: if a file is there already, it writes none.`,
 			dir := dirOf(args)
 			files, err := starterFiles()
 			if err != nil {
+				return err
+			}
+			if err := outsideModules(dir); err != nil {
 				return err
 			}
 			if err := writeNew(dir, files); err != nil {
@@ -69,6 +73,26 @@ func starterFiles() (map[string][]byte, error) {
 	return files, err
 }
 
+// outsideModules refuses a directory below a CUE module of its repository: what is
+// a module of its own there is not read along with it.
+func outsideModules(dir string) error {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", dir, err)
+	}
+	there := func(dir, entry string) bool {
+		_, err := os.Stat(filepath.Join(dir, entry))
+		return err == nil
+	}
+	for at := full; !there(at, ".git") && filepath.Dir(at) != at; {
+		at = filepath.Dir(at)
+		if there(at, filepath.FromSlash(moduleFile)) {
+			return fmt.Errorf("%s lies in the CUE module of %s, which would not read another module in it: add a folder with .cue files there, or name a directory outside of it", dir, at)
+		}
+	}
+	return nil
+}
+
 // writeNew writes files below dir, or none if one of them is there.
 func writeNew(dir string, files map[string][]byte) error {
 	var taken []string
@@ -81,7 +105,12 @@ func writeNew(dir string, files map[string][]byte) error {
 		}
 	}
 	if len(taken) > 0 {
-		return fmt.Errorf("%s holds %s already, and init writes over nothing: name another directory", dir, strings.Join(taken, ", "))
+		const few = 3
+		names := strings.Join(taken[:min(few, len(taken))], ", ")
+		if more := len(taken) - few; more > 0 {
+			names += fmt.Sprintf(" and %s", count(more, "more file"))
+		}
+		return fmt.Errorf("%s holds %s already, and init writes over nothing: name another directory", dir, names)
 	}
 	return writeFiles(dir, files)
 }

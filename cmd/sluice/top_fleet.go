@@ -125,21 +125,25 @@ func (m *topModel) age(g *reconcile.GroupStatus) string {
 	return ago(m.now.Sub(at))
 }
 
-// stateCell is a state as a glyph and a word.
+// states are those of groups and of nodes, each a glyph and a word.
+var states = map[string]cell{
+	reconcile.Converged:   {"✔ converged", green},
+	reconcile.RollingOut:  {"▶ rolling out", yellow},
+	reconcile.Halted:      {"✖ halted", red},
+	reconcile.PausedState: {"‖ paused", yellow},
+	reconcile.ParkedState: {"■ parked", red},
+	reconcile.Waiting:     {"◌ waiting", plain},
+
+	reconcile.NodeAtTarget:     {"✔ at-target", green},
+	reconcile.NodeBehind:       {"▶ behind", yellow},
+	reconcile.NodeNacked:       {"✖ nacked", red},
+	reconcile.NodeRefused:      {"✖ refused", red},
+	reconcile.NodeDisconnected: {"○ disconnected", yellow},
+}
+
 func stateCell(state string) cell {
-	switch state {
-	case reconcile.Converged:
-		return cell{"✔ converged", green}
-	case reconcile.RollingOut:
-		return cell{"▶ rolling out", yellow}
-	case reconcile.Halted:
-		return cell{"✖ halted", red}
-	case reconcile.PausedState:
-		return cell{"‖ paused", yellow}
-	case reconcile.ParkedState:
-		return cell{"■ parked", red}
-	case reconcile.Waiting:
-		return cell{"◌ waiting", plain}
+	if c, ok := states[state]; ok {
+		return c
 	}
 	return cell{"! " + state, yellow}
 }

@@ -44,7 +44,7 @@ func (m *topModel) nodeView(room int) []string {
 	if n == nil {
 		return []string{"", " asking for node " + clean(m.nodeID)}
 	}
-	state := conditionCell(n.State)
+	state := stateCell(n.State)
 	out := []string{m.sides(fmt.Sprintf(" %s%s › %s", m.rolloutOf(n.Group), clean(dash(n.Group)), bold.of(clean(n.ID))), state.ink.of(state.text))}
 	facts := []string{dash(n.UserAgent)}
 	if len(n.Sessions) > 0 {

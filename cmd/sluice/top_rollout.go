@@ -86,7 +86,7 @@ func (m *topModel) nodeCells(nodes []nodeRow) [][]cell {
 			{text: dash(n.Stage)},
 			{text: dash(short(n.Commit))},
 			{text: m.since(n.AckedAt)},
-			conditionCell(n.State),
+			stateCell(n.State),
 			{text: clean(n.Why)},
 		}
 	}
@@ -155,18 +155,4 @@ func stageCellOf(g *reconcile.GroupStatus, k schema.StageKind) cell {
 		return cell{"· " + n, plain}
 	}
 	return cell{text: "-"}
-}
-
-func conditionCell(c string) cell {
-	switch c {
-	case reconcile.NodeAtTarget:
-		return cell{"✔ at-target", green}
-	case reconcile.NodeNacked:
-		return cell{"✖ nacked", red}
-	case reconcile.NodeRefused:
-		return cell{"✖ refused", red}
-	case reconcile.NodeDisconnected:
-		return cell{"○ disconnected", yellow}
-	}
-	return cell{"▶ behind", yellow}
 }
