@@ -32,7 +32,10 @@ type Intent struct {
 	// may stand for Group too.
 	Commit string `json:"commit,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"` // say what it would do
-	By     string `json:"-"`
+	// Plan is what the operator has read, by group: if a group would do something
+	// else by now, nothing is done (rule R7).
+	Plan map[string]Ends `json:"plan,omitempty"`
+	By   string          `json:"-"`
 }
 
 // Outcome is what an intent does, or would do.
@@ -123,10 +126,6 @@ func (g *group) parks(r *Release) bool {
 	return true
 }
 
-func contentOf(r *Release) schema.Version {
-	return schema.Version(r.Group.Client.String()) + "-" + r.Group.Snapshot.Version()
-}
-
 // ask is an intent on its way to the loop.
 type ask struct {
 	intent Intent
@@ -139,7 +138,7 @@ type answer struct {
 }
 
 // Do has the loop do what an operator asks for. A *IntentError says that it makes
-// no sense now. The loop must run.
+// no sense now, a *StaleError that its plan no longer holds. The loop must run.
 func (l *Loop) Do(ctx context.Context, in Intent) (Outcome, error) {
 	got := make(chan answer, 1)
 	select {
@@ -177,6 +176,14 @@ func (l *Loop) do(in Intent) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
+	if in.Plan != nil {
+		if err := l.stale(in.Plan, l.plannedNames(in, names), in.Group == "" && in.Commit == ""); err != nil {
+			return out, err
+		}
+	}
+	if in.Verb == Promote {
+		return out, &IntentError{"nothing waits for a promotion: every group is one wave, and goes on by itself"}
+	}
 	f := l.facts()
 	var why []string
 	for _, name := range names {
@@ -208,8 +215,6 @@ func (l *Loop) do(in Intent) (Outcome, error) {
 func (l *Loop) meant(in Intent) ([]string, error) {
 	all := sortedKeys(l.groups)
 	switch {
-	case in.Verb == Promote:
-		return nil, &IntentError{"nothing waits for a promotion: every group is one wave, and goes on by itself"}
 	case !slices.Contains(Verbs, in.Verb):
 		return nil, &IntentError{fmt.Sprintf("unknown intent %q: want %s", in.Verb, strings.Join(Verbs, ", "))}
 	case len(all) == 0:

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-xds/sluice/reconcile"
 )
 
-// intentLimit is the largest intent that is read, in bytes.
-const intentLimit = 64 << 10
+// intentLimit is the largest intent that is read, in bytes: one with a plan of some
+// thousand groups.
+const intentLimit = 1 << 20
 
 // intents does what an operator asks for, in the name of the user at the other end
 // of the socket.
@@ -24,7 +25,10 @@ func (a *admin) intents(w http.ResponseWriter, r *http.Request) {
 	in.By = peerName(r.Context())
 	out, err := a.loop.Do(r.Context(), in)
 	var no *reconcile.IntentError
+	var stale *reconcile.StaleError
 	switch {
+	case errors.As(err, &stale):
+		answer(w, http.StatusPreconditionFailed, adminError{stale.Why})
 	case errors.As(err, &no):
 		answer(w, http.StatusConflict, adminError{no.Why})
 	case err != nil:

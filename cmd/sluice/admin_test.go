@@ -113,6 +113,7 @@ func TestAdminAPI(t *testing.T) {
 	f.call(doc, 400, "POST", "/v1/intents", "/v1/intents", `{"verb": "pause", "grup": "edge"}`)
 	f.call(doc, 409, "POST", "/v1/intents", "/v1/intents", `{"verb": "promote"}`)
 	f.call(doc, 409, "POST", "/v1/intents", "/v1/intents", `{"verb": "retry", "commit": "`+first+`"}`)
+	f.call(doc, 412, "POST", "/v1/intents", "/v1/intents", `{"verb": "promote", "plan": {"edge": {"acked": "envoy-x"}}}`)
 	var out reconcile.Outcome
 	must(t, json.Unmarshal(f.call(doc, 200, "POST", "/v1/intents", "/v1/intents", `{"verb": "abort", "group": "edge", "dry_run": true}`), &out))
 	if g := out.Groups[0]; !out.DryRun || g.Commit != second || g.Nodes != 2 || !strings.HasSuffix(g.Words, "every node walks back to "+first[:7]) {

@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -32,6 +34,10 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 	server := serverFlag(cmd)
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	commit := cmd.Flags().String("commit", "", "only groups that are at this commit or rollout (3f2a91c, r-42), or on their way to it")
+	plan := new(string)
+	if verb == reconcile.Resume || verb == reconcile.Promote {
+		cmd.Flags().StringVar(plan, "plan", "", "refuse if the server would do anything else than the plan in this file, which sluice plan --out saved")
+	}
 	output := outputFlag(cmd, dataFormats...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := a.bounded(cmd.Context())
@@ -40,11 +46,23 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 		if len(args) == 1 {
 			in.Group = args[0]
 		}
+		var held *heldPlan
+		if *plan != "" {
+			var err error
+			if held, err = readPlan(*plan); err != nil {
+				return err
+			}
+			in.Plan = held.bound.ends(in.Group)
+		}
 		c, err := server.client()
 		if err != nil {
 			return err
 		}
 		out, err := a.intend(ctx, c, in, *yes)
+		var no *saidNo
+		if held != nil && errors.As(err, &no) && no.code == http.StatusPreconditionFailed {
+			return held.refuse(no.why)
+		}
 		if err != nil || out == nil {
 			return err
 		}

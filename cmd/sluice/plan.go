@@ -26,7 +26,8 @@ The plan begins at --base, or else at what the nodes of the running server have
 acknowledged, or else where the work left origin/HEAD. Nothing is sent.
 
 A plan that is saved with --out holds as long as neither the configuration nor
-what the nodes hold has changed; --check refuses it after that.
+what the nodes hold has changed; --check refuses it after that, and so does
+sluice resume --plan. --check begins where the saved plan does.
 
 It exits with 3 if there is no safe path, or if a hazard blocks that is not
 allowed; with --detailed-exitcode with 2 if there are changes.`,
@@ -87,6 +88,7 @@ type planRun struct {
 	allow      []string
 	out, check string // files
 
+	saved  *heldPlan // of check
 	client *adminClient
 	tree   *workTree
 	repo   *reconcile.WorkRepo
@@ -101,6 +103,11 @@ func (p *planRun) run(ctx context.Context, dir, folder string) (doc *planDocumen
 	if p.repo, err = reconcile.OpenWorkRepo(dir); err != nil {
 		return nil, err
 	}
+	if p.check != "" {
+		if p.saved, err = readPlan(p.check); err != nil {
+			return nil, err
+		}
+	}
 	in := &planInput{groups: map[string]planBase{}, allow: p.allow}
 	if err := p.end(ctx, in); err != nil {
 		return nil, err
@@ -110,19 +117,15 @@ func (p *planRun) run(ctx context.Context, dir, folder string) (doc *planDocumen
 	}
 	bound := bindingOf(in)
 	if p.check != "" {
-		held, err := readPlan(p.check)
-		if err != nil {
-			return nil, err
-		}
-		if why := held.stale(bound); why != "" {
-			return nil, &exitError{exitRefused, fmt.Sprintf("the plan in %s is stale: %s since it was made; read the new one with sluice plan, and save it with --out", p.check, why)}
+		if why := p.saved.bound.stale(bound); why != "" {
+			return nil, p.saved.refuse(why)
 		}
 	}
 	if err := p.during("planning", func() (err error) { doc, err = newPlan(in); return err }); err != nil {
 		return nil, err
 	}
 	if p.out != "" {
-		err = (&savedPlan{doc, bound}).save(p.out)
+		err = (&savedPlan{Plan: doc, Bound: bound}).save(p.out)
 	}
 	return doc, err
 }
@@ -185,6 +188,10 @@ func (p *planRun) begin(ctx context.Context, in *planInput) error {
 	if p.base != "" {
 		return p.offline(ctx, in, p.base, "--base")
 	}
+	// Without another word a plan is checked against what it was made from.
+	if h := p.saved; h != nil && !p.server.named() && h.base.From != fromServer {
+		return p.offline(ctx, in, h.base.Commit, h.base.From)
+	}
 	st, err := p.ask(ctx)
 	if err == nil {
 		return p.running(ctx, in, st)
@@ -192,6 +199,9 @@ func (p *planRun) begin(ctx context.Context, in *planInput) error {
 	var away *unreachable
 	if p.server.named() || !errors.As(err, &away) {
 		return err
+	}
+	if p.saved != nil {
+		return fmt.Errorf("the plan in %s begins at what the nodes of a server hold: name that with --server, or a revision with --base: %w", p.check, err)
 	}
 	to := p.to
 	if to == "" {

@@ -38,6 +38,9 @@ type planRevision struct {
 	From   string `json:"from"` // how it was found: "--base", "server", "working tree" …
 }
 
+// fromServer is the From of a base that a server told.
+const fromServer = "server"
+
 // planNodes counts nodes.
 type planNodes struct {
 	Total        int `json:"total"`

@@ -32,7 +32,7 @@ func (p *planRun) ask(ctx context.Context) (st *reconcile.Status, err error) {
 // running takes each group's state from a server.
 func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
 	p.say("base: what the nodes of the server at %s have acknowledged", p.server.at)
-	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: "server"}
+	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: fromServer}
 	var bases []string
 	for i := range st.Groups {
 		g := &st.Groups[i]

@@ -98,13 +98,17 @@ func (r *reportRun) open() (*forge, error) {
 		{r.comment != "" && r.pull <= 0, "--pull"},
 		{r.state != "" && r.commit == "", "--commit"},
 	}
+	var missing []string
 	for _, n := range needs {
 		if n.missing {
-			return nil, &exitError{1, fmt.Sprintf("report needs %s; see sluice report --help", n.flag)}
+			missing = append(missing, n.flag)
 		}
 	}
 	if token == "" {
-		return nil, &exitError{1, "report needs a token, in one of " + strings.Join(tokenVariables, ", ")}
+		missing = append(missing, "a token in one of the variables "+strings.Join(tokenVariables, ", "))
+	}
+	if len(missing) > 0 {
+		return nil, &exitError{1, fmt.Sprintf("report needs %s; see sluice report --help", strings.Join(missing, "; "))}
 	}
 	return newForge(r.forge, r.api, r.repo, token)
 }

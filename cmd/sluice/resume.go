@@ -8,5 +8,7 @@ import (
 
 func newResumeCommand(a *app) *cobra.Command {
 	return newIntentCommand(a, reconcile.Resume, "End a pause",
-		`End a pause: rollouts go on where they stopped.`)
+		`End a pause: rollouts go on where they stopped. With --plan nothing is done, and the
+exit code is 3, unless what goes on is what the saved plan says: the same commit's
+content, from what the nodes held then.`)
 }
