@@ -7,16 +7,20 @@
 # sluice, git and a token (see `sluice report --help`). What may be set:
 #   SLUICE_DIR     the folder of the configuration (default: the checkout)
 #   SLUICE_BASE    the revision that a merge begins at (default: the target branch)
-#   SLUICE_SERVER  the admin socket of a server: the plan begins at what its nodes
-#                  hold, and SLUICE_BASE is not used
+#   SLUICE_SERVER  a server's admin API, as a URL or a socket: the plan begins at
+#                  what its nodes hold, and SLUICE_BASE is not used
+#   SLUICE_TOKEN   the token for it; one that may only read is enough. Without one, as
+#                  in a fork's pull request, a URL is not asked
+#   SLUICE_SERVER_CA  who vouches for it, if the system's authorities do not
 #   SLUICE_ENV     the environment's name, where a repository holds several
 #   SLUICE_ALLOW   hazards to accept, with commas
 set -u
 
 dir=${SLUICE_DIR:-.}
-server=${SLUICE_SERVER:-} base=${SLUICE_BASE:-} allow=${SLUICE_ALLOW:-} env=${SLUICE_ENV:-}
-# They are flags here, and must not reach the commands that know them otherwise.
-unset SLUICE_SERVER SLUICE_BASE SLUICE_ALLOW
+server=${SLUICE_SERVER:-} token=${SLUICE_TOKEN:-} base=${SLUICE_BASE:-} allow=${SLUICE_ALLOW:-} env=${SLUICE_ENV:-}
+# They are flags here, and must not reach the commands that know them otherwise; the
+# token is for the plan alone.
+unset SLUICE_SERVER SLUICE_TOKEN SLUICE_BASE SLUICE_ALLOW
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
@@ -44,9 +48,26 @@ failed() {
 
 report --state pending --description 'planning'
 
-if [ -z "$server$base" ]; then
+case $server in
+http://* | https://*)
+  if [ -z "$token${SLUICE_TOKEN_FILE:-}${SLUICE_CLIENT_CERT:-}" ]; then
+    echo "note: there is no token for $server, so the plan begins at the target branch" >&2
+    server=
+  fi
+  ;;
+esac
+
+# fetch BRANCH: what a merge begins at, and the commits that nodes may hold.
+fetch() {
+  git fetch --quiet --no-tags origin "+refs/heads/$1:refs/remotes/origin/$1" || exit 1
+}
+
+target=${GITHUB_BASE_REF:-${CI_MERGE_REQUEST_TARGET_BRANCH_NAME:-}}
+if [ -n "$server" ]; then
+  if [ -n "$target" ]; then fetch "$target"; fi
+elif [ -z "$base" ]; then
   if [ -n "${GITHUB_BASE_REF:-}" ]; then
-    git fetch --quiet --no-tags origin "+refs/heads/$GITHUB_BASE_REF:refs/remotes/origin/$GITHUB_BASE_REF" || exit 1
+    fetch "$GITHUB_BASE_REF"
     base=origin/$GITHUB_BASE_REF
   elif [ -n "${CI_MERGE_REQUEST_DIFF_BASE_SHA:-}" ]; then
     base=$CI_MERGE_REQUEST_DIFF_BASE_SHA
@@ -63,7 +84,7 @@ sluice test "$dir" >"$tmp/out" 2>&1 || failed 'a route test fails' "$tmp/out"
 set -- -o markdown
 if [ -n "$server" ]; then set -- "$@" --server "$server"; else set -- "$@" --base "$base"; fi
 if [ -n "$allow" ]; then set -- "$@" --allow "$allow"; fi
-sluice plan "$@" "$dir" >"$tmp/comment" 2>"$tmp/err"
+SLUICE_TOKEN=$token sluice plan "$@" "$dir" >"$tmp/comment" 2>"$tmp/err"
 code=$?
 cat "$tmp/comment"
 cat "$tmp/err" >&2

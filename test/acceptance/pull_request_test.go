@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -99,8 +101,88 @@ func TestPullRequestWithoutForge(t *testing.T) {
 	}
 }
 
+// TestPullRequestLive plans from what the nodes of a real server are at, over TCP and
+// with a token that may only read. The target branch is ahead of them, so that a plan
+// from there would say that nothing changes.
+func TestPullRequestLive(t *testing.T) {
+	skipShort(t)
+	const reads, writes = "planted-reads-0123456789", "planted-writes-0123456789"
+	origin, work := gitOverHTTP(t)
+	dir := t.TempDir()
+	tokens := filepath.Join(dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("read ci "+reads+"\nwrite oncall "+writes+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := newProcess(git(t, work, "remote", "get-url", "origin"), dir, freeAddr(t))
+	admin := freeAddr(t)
+	server.more = []string{"--admin", admin, "--admin-tokens", tokens}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := server.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.stop)
+	sluice := func(token string, args ...string) (code int, out string) {
+		t.Helper()
+		cmd := exec.CommandContext(ctx, binary, append(args, "--server", "http://"+admin)...)
+		cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "SLUICE_TOKEN=" + token}
+		text, _ := cmd.CombinedOutput()
+		return cmd.ProcessState.ExitCode(), string(text)
+	}
+	first := git(t, work, "rev-parse", "HEAD")
+	if code, out := sluice(reads, "status", "--wait", "--commit", first); code != 0 {
+		t.Fatalf("waiting ends with %d: %s", code, out)
+	}
+	if code, out := sluice(writes, "pause", "edge", "--yes"); code != 0 {
+		t.Fatalf("the pause ends with %d: %s", code, out)
+	}
+
+	// What is merged waits; the pull request adds nothing to it.
+	if err := os.WriteFile(filepath.Join(work, "fleet.cue"), []byte(strings.ReplaceAll(plansFleet, "web: 90, canary: 10", "web: 50, canary: 50")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	git(t, work, "commit", "-qam", "merged")
+	git(t, work, "push", "-q", "origin", "main")
+	git(t, work, "checkout", "-qb", "change")
+	git(t, work, "commit", "-q", "--allow-empty", "-m", "change")
+	git(t, work, "push", "-q", "origin", "change")
+	commit := git(t, work, "rev-parse", "HEAD")
+	job := func(env ...string) (*fakeForge, int, string) {
+		api, clone := newFakeForge(t, "github"), filepath.Join(t.TempDir(), "clone")
+		git(t, "", "clone", "-q", "--depth", "1", "--branch", "change", origin, clone)
+		code, out := pullRequestJob(t, "github", api.url, clone, commit, first, env...)
+		return api, code, out
+	}
+
+	api, code, out := job("SLUICE_SERVER=http://"+admin, "SLUICE_TOKEN="+reads)
+	if code != 0 {
+		t.Fatalf("a plan from what nodes hold ends with %d:\n%s", code, out)
+	}
+	api.wants(t, 1, "40% moves to canary", "over 0 nodes")
+	if !strings.Contains(out, "base: what the nodes of the server at http://"+admin+" have acknowledged") || strings.Contains(out, reads) {
+		t.Errorf("the job says:\n%s", out)
+	}
+	api, code, out = job("SLUICE_SERVER=http://" + admin) // as in a fork, which has no secrets
+	if code != 0 || !strings.Contains(out, "note: there is no token for http://"+admin) {
+		t.Errorf("without a token it ends with %d:\n%s", code, out)
+	}
+	api.wants(t, 1, "No changes.")
+
+	for _, args := range [][]string{{"resume", "edge", "--yes"}, {"pause", "--yes"}, {"sync"}} {
+		if code, out := sluice(reads, args...); code != 1 || !strings.Contains(out, "error: ci may only read: for POST /v1/") {
+			t.Errorf("with a token that may only read %v ends with %d: %s", args, code, out)
+		}
+	}
+	if st, err := server.status(ctx); err != nil || groupOf(st, "edge").Base != first || groupOf(st, "edge").Paused == nil {
+		t.Errorf("the group is %+v, %v", groupOf(st, "edge"), err)
+	}
+	if text := server.log.String(); strings.Contains(text, reads) || strings.Contains(text, writes) {
+		t.Errorf("the server's log has a token:\n%s", text)
+	}
+}
+
 // pullRequestJob runs the script as a forge's CI does.
-func pullRequestJob(t *testing.T, kind, api, clone, commit, base string) (code int, out string) {
+func pullRequestJob(t *testing.T, kind, api, clone, commit, base string, more ...string) (code int, out string) {
 	t.Helper()
 	script, err := filepath.Abs("../../deploy/ci/pull-request.sh")
 	if err != nil {
@@ -126,7 +208,7 @@ func pullRequestJob(t *testing.T, kind, api, clone, commit, base string) (code i
 		}
 	}
 	cmd := exec.Command("sh", script)
-	cmd.Dir, cmd.Env = clone, env
+	cmd.Dir, cmd.Env = clone, append(env, more...)
 	text, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)

@@ -50,6 +50,7 @@ func freeAddr(t *testing.T) string {
 // process is `sluice serve` as a child. It may be killed and started again.
 type process struct {
 	repo, dir, addr, socket string
+	more                    []string // flags
 	http                    *http.Client
 	log                     log
 
@@ -75,6 +76,7 @@ func (p *process) start(ctx context.Context) error {
 	cmd := exec.Command(binary, "serve", "--repo", p.repo, "--listen", p.addr, "--socket", p.socket,
 		"--store", p.store(), "--poll", pollEvery.String(), "--ack-wait", ackWait.String(),
 		"--timeout", "30m") // should this process not live to stop it
+	cmd.Args = append(cmd.Args, p.more...)
 	cmd.Dir = p.dir // holds no settings
 	cmd.Env = []string{"HOME=" + p.dir}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
