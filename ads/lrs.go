@@ -64,16 +64,9 @@ func (l *loadService) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadSt
 	if err != nil {
 		return err
 	}
-	raw, err := proto.Marshal(&corev3.Node{
-		Id: req.GetNode().GetId(), Cluster: req.GetNode().GetCluster(), Metadata: req.GetNode().GetMetadata(), Locality: req.GetNode().GetLocality(),
-		UserAgentName: req.GetNode().GetUserAgentName(), UserAgentVersionType: req.GetNode().GetUserAgentVersionType(),
-	})
+	node, err := reporterOf(req.GetNode())
 	if err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
-	}
-	node, _, err := readNode(raw)
-	if err != nil || node.ID == "" {
-		return status.Error(codes.InvalidArgument, "the first request of a stream must carry node.id")
+		return err
 	}
 	if err := s.welcome(time.Now()); err != nil {
 		return err
@@ -83,9 +76,11 @@ func (l *loadService) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadSt
 		return err
 	}
 	defer s.endings.finish(end)
+	defer s.reporting(node.ID)()
 	all := slices.Contains(req.GetNode().GetClientFeatures(), sendAll)
 	every := s.limits.Load().LoadEvery
 	var pace bucket
+	var before time.Time
 	var target *schema.Target
 	var asked schema.Set
 	for first := true; ; first = false {
@@ -98,14 +93,17 @@ func (l *loadService) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadSt
 		case err == nil:
 			target = next
 		}
-		if clusters := target.Snapshot.Of(schema.Clusters); first || !all && !clusters.Equal(asked) {
+		if clusters := s.loadOf(node.ID, target); first || !all && !clusters.Equal(asked) {
 			asked = clusters
 			if err := g.Send(loadRequest(clusters, all, every)); err != nil {
 				return err
 			}
 		}
 		now := time.Now()
-		s.ledger.loads.add(s.ledger, windowsOf(node.ID, req.GetClusterStats(), now, every))
+		ws := windowsOf(node.ID, req.GetClusterStats(), now, every)
+		s.ledger.loads.add(s.ledger, ws)
+		s.reported(node.ID, ws, before, now, every)
+		before = now
 		if err := end.wait(pace.take(now, 2, 2*reportsPerNode)); err != nil {
 			return err
 		}
@@ -113,6 +111,22 @@ func (l *loadService) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadSt
 			return err
 		}
 	}
+}
+
+// reporterOf reads the node of a stream's first request.
+func reporterOf(n *corev3.Node) (*schema.Node, error) {
+	raw, err := proto.Marshal(&corev3.Node{
+		Id: n.GetId(), Cluster: n.GetCluster(), Metadata: n.GetMetadata(), Locality: n.GetLocality(),
+		UserAgentName: n.GetUserAgentName(), UserAgentVersionType: n.GetUserAgentVersionType(),
+	})
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	node, _, err := readNode(raw)
+	if err != nil || node.ID == "" {
+		return nil, status.Error(codes.InvalidArgument, "the first request of a stream must carry node.id")
+	}
+	return node, nil
 }
 
 func loadRequest(clusters schema.Set, all bool, every time.Duration) *loadv3.LoadStatsResponse {

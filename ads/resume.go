@@ -242,7 +242,7 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 	if s.closed || s.target == target || s.target.Group == target.Group && target.Generation < s.target.Generation {
 		return
 	}
-	same := s.target.Group == target.Group && s.target.Snapshot.Equal(target.Snapshot) && s.target.Drain == target.Drain
+	same := s.target.Group == target.Group && s.target.Snapshot.Equal(target.Snapshot) && s.target.Drain == target.Drain && s.target.PruneBusy == target.PruneBusy
 	retry := same && s.target.Generation != target.Generation
 	before := s.target
 	s.target, s.facts.Hold = target, target.Hold

@@ -3,6 +3,7 @@ package ads
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,15 +56,18 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[schema.SessionID]*session
-	apart    map[string]*session // the newest that is made of one stream a type, by node
-	twins    map[string][]string // hosts of node ids that more than one node uses
-	closers  []func()
+	nodes    map[string][]*session // sessions, by node
+	apart    map[string]*session   // the newest that is made of one stream a type, by node
+	twins    map[string][]string   // hosts of node ids that more than one node uses
+	// reporters are the streams of load reports, by node.
+	reporters map[string]int
+	closers   []func()
 }
 
 // New starts a server. Its goroutines, the ledger's writer and the sweep for
 // clients that do not read, end with Close.
 func New(g Guide, log *slog.Logger) *Server {
-	s := &Server{guide: g, log: log, ledger: newLedger(), stop: make(chan struct{}), sessions: map[schema.SessionID]*session{}, apart: map[string]*session{}, twins: map[string][]string{}}
+	s := &Server{guide: g, log: log, ledger: newLedger(), stop: make(chan struct{}), sessions: map[schema.SessionID]*session{}, nodes: map[string][]*session{}, reporters: map[string]int{}, apart: map[string]*session{}, twins: map[string][]string{}}
 	s.endings.limited = make(chan struct{}, 1)
 	s.Limit(Limits{})
 	s.live.Store(&schema.Snapshot{})
@@ -144,6 +148,13 @@ func (s *Server) all() []*session {
 		out = append(out, sess)
 	}
 	return out
+}
+
+// of are the sessions of a node.
+func (s *Server) of(node string) []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.nodes[node])
 }
 
 // Refresh asks the Guide for every session's target again and sets those that

@@ -207,6 +207,10 @@ func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (
 		}
 	}
 	s.sessions[sess.id] = sess
+	s.nodes[node.ID] = append(s.nodes[node.ID], sess)
+	if s.reporters[node.ID] > 0 {
+		sess.facts.Load.Until = now.Add(s.limits.Load().LoadEvery + reportSlack)
+	}
 	if only != aggregated {
 		s.apart[node.ID] = sess
 		sess.opened[only] = true
@@ -277,6 +281,10 @@ func (s *Server) leave(sess *session, only schema.Type) {
 	sess.mu.Unlock()
 	s.mu.Lock()
 	delete(s.sessions, sess.id)
+	s.nodes[sess.node.ID] = slices.DeleteFunc(slices.Clone(s.nodes[sess.node.ID]), func(o *session) bool { return o == sess })
+	if len(s.nodes[sess.node.ID]) == 0 {
+		delete(s.nodes, sess.node.ID)
+	}
 	if s.apart[sess.node.ID] == sess {
 		delete(s.apart, sess.node.ID)
 	}

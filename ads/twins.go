@@ -59,8 +59,8 @@ func (s *Server) parted(node schema.Node) {
 // hosts are where the long-lived sessions of a node come from.
 func (s *Server) hosts(node string, now time.Time) []string {
 	var hosts []string
-	for _, sess := range s.all() {
-		if sess.node.ID == node && sess.peer != "" && now.Sub(sess.connected) >= s.limits.Load().Twins {
+	for _, sess := range s.of(node) {
+		if sess.peer != "" && now.Sub(sess.connected) >= s.limits.Load().Twins {
 			hosts = append(hosts, hostOf(sess.peer))
 		}
 	}

@@ -87,14 +87,27 @@ func (hs *hazards) chosen(p *schema.Path) {
 	}
 }
 
+// sentTo reports whether something in a snapshot sends to a cluster or calls it.
+func sentTo(s schema.Snapshot, k schema.Key) bool {
+	for t := schema.Clusters; t < schema.Runtimes; t++ {
+		for r := range s.Of(t).All() {
+			if r.Refers(k) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Busy finds clusters that a path removes although load reports show requests to
-// them (rule R10). requests are those of the last reports, by cluster.
+// them that nothing sends which the sessions may hold: no change of routes takes
+// them elsewhere (rule R10). requests are those of the last reports, by cluster.
 func Busy(p *schema.Path, requests map[string]uint64) []Hazard {
 	var hs hazards
 	for old, c := range schema.Diff(p.From.Of(schema.Clusters), p.Target.Snapshot.Of(schema.Clusters)) {
-		if c == nil && requests[old.Name] > 0 {
-			hs.add("prune-with-traffic", old.Key, "find out who still sends them, and move that first",
-				"%s is removed, and nodes report %d requests to it in their last load reports", old.Key, requests[old.Name])
+		if c == nil && requests[old.Name] > 0 && !sentTo(p.From, old.Key) {
+			hs.add("prune-with-traffic", old.Key, "find out who sends them, a header or a script, and move that first; the removal waits for it, node by node",
+				"%s is removed, nothing that is configured sends to it, and nodes report %d requests to it in their last load reports", old.Key, requests[old.Name])
 		}
 	}
 	return hs.sorted()

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -35,7 +36,7 @@ func Step(p *schema.Path, at int, f *schema.Facts, now time.Time) schema.Step {
 	step := schema.Step{Verdict: schema.Serve}
 	switch {
 	case next < len(p.Stages):
-		step = enter(&p.Stages[next], f, now)
+		step = enter(p, next, f, now)
 	case f.Hold && at < 0:
 		step = schema.Step{Verdict: schema.Wait, Cause: schema.Held}
 	}
@@ -164,7 +165,8 @@ func bounded(c schema.Cause, on schema.Key, since time.Time, patience time.Durat
 }
 
 // enter opens a stage, or says what it waits for.
-func enter(st *schema.Stage, f *schema.Facts, now time.Time) schema.Step {
+func enter(p *schema.Path, at int, f *schema.Facts, now time.Time) schema.Step {
+	st := &p.Stages[at]
 	if f.Hold {
 		return schema.Step{Verdict: schema.Wait, Cause: schema.Held}
 	}
@@ -195,6 +197,30 @@ func enter(st *schema.Stage, f *schema.Facts, now time.Time) schema.Step {
 		if f.Types[k.Type].Sub.Lists(k.Name) && !k.Type.Live() {
 			return schema.Step{Verdict: schema.Wait, Cause: schema.InUse, On: k}
 		}
+	}
+	if st.Kind == schema.Prune && !p.Target.PruneBusy {
+		return idle(st, f, now)
+	}
+	return schema.Step{Verdict: schema.Serve}
+}
+
+// idle opens the prune once a node that reports its load has shown a time without
+// requests to the clusters that go, from its beginning after what sent them there
+// was gone (rule R10). One that reports no more is not waited for.
+func idle(st *schema.Stage, f *schema.Facts, now time.Time) schema.Step {
+	if len(st.Unused) == 0 || st.Unused[0].Type != schema.Clusters || f.Load.Until.IsZero() {
+		return schema.Step{Verdict: schema.Serve}
+	}
+	since := settledAt(f)
+	for i := range f.Load.Sent {
+		sent := &f.Load.Sent[i]
+		k := schema.Key{Type: schema.Clusters, Name: sent.Cluster}
+		if !sent.From.Before(since) && now.Before(sent.Until) && slices.Contains(st.Unused, k) {
+			return schema.Step{Verdict: schema.Wait, Cause: schema.Busy, On: k, Until: sent.Until, Requests: sent.Requests}
+		}
+	}
+	if f.Load.From.Before(since) && now.Before(f.Load.Until) {
+		return schema.Step{Verdict: schema.Wait, Cause: schema.Unreported, On: st.Unused[0], Until: f.Load.Until}
 	}
 	return schema.Step{Verdict: schema.Serve}
 }

@@ -250,7 +250,7 @@ func (g *group) assign(patience time.Duration) *assignment {
 	t := &schema.Target{
 		Group: r.Group.Name, Client: r.Group.Client, Commit: r.Commit, Generation: g.Generation,
 		Snapshot: r.Group.Snapshot, Drain: r.Group.Drain, Patience: patience,
-		Open: g.Target != nil, Hold: g.Halt != nil || g.pausedBy() != nil, Isolate: r.Group.Isolate,
+		Open: g.Target != nil, Hold: g.Halt != nil || g.pausedBy() != nil, Isolate: r.Group.Isolate, PruneBusy: r.Group.Allow["prune-with-traffic"] != "",
 	}
 	for ty, ttl := range r.Group.TTL {
 		t.TTL[ty] = ttl

@@ -191,6 +191,35 @@ func TestAssignmentsAreKept(t *testing.T) {
 	}
 }
 
+// What a group allows of its prune reaches the wire without another content.
+func TestR10AllowanceOfThePrune(t *testing.T) {
+	allowing := func(commit string, allow map[string]string) *Release {
+		return &Release{Commit: commit, Group: schema.Group{Name: "g", Allow: allow}}
+	}
+	g := &group{}
+	g.desire(allowing("c1", nil))
+	g.begin(started)
+	g.written = g.Generation
+	g.converge(started)
+	for i, allow := range []map[string]string{nil, {"prune-with-traffic": "probes"}, {"cluster-swap": "why"}} {
+		g.desire(allowing(fmt.Sprint("c", i+2), allow))
+		a, _ := g.assignment(time.Second)
+		if want := i == 1; a.target.PruneBusy != want || a.target.Generation != 1 {
+			t.Errorf("with %v: %+v", allow, a.target)
+		}
+	}
+}
+
+func TestR10NodeOwesAPrune(t *testing.T) {
+	s := &schema.SessionRow{Converged: true, Planned: true, Commit: "c", Step: schema.Step{
+		Verdict: schema.Wait, Cause: schema.Busy, On: schema.Key{Type: cds, Name: "old"}, Requests: 3,
+	}}
+	state, why := nodeState(s, &GroupStatus{Base: "c"})
+	if want := "owes a prune: waits until no requests go to clusters/old: 3 in the last load report"; state != NodeAtTarget || why != want {
+		t.Errorf("%s: %s, want %s", state, why, want)
+	}
+}
+
 func TestBlame(t *testing.T) {
 	names := []string{"cart", "cart-v2", "grpc/server?xds.resource.listening_address=0.0.0.0:1"}
 	for words, want := range map[string][]string{

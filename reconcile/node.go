@@ -59,6 +59,9 @@ func nodeState(s *schema.SessionRow, g *GroupStatus) (state, why string) {
 		if s.Step.Verdict == schema.Halt {
 			return NodeAtTarget, s.Step.String() // of a prune, which holds up nobody
 		}
+		if s.Step.Cause == schema.Busy {
+			return NodeAtTarget, "owes a prune: " + s.Step.String()
+		}
 		return NodeAtTarget, ""
 	case !s.Planned:
 		return NodeBehind, "has asked for nothing yet"

@@ -23,7 +23,7 @@ var hazards = [...]Hazard{
 	{"filter-order", true, "A listener gains a filter that refuses requests before the routes say which to let through."},
 	{"listener-drain", false, "A listener is replaced or removed: its connections are drained, and then closed."},
 	{"pool-reset", false, "Clients close the connections to a cluster and open new ones."},
-	{"prune-with-traffic", true, "A cluster is removed although requests still go to it, or may."},
+	{"prune-with-traffic", false, "A cluster is removed that nothing known sends to, and load reports show requests to it."},
 	{"relisten", false, "gRPC clients that dial what is removed fail, some for good."},
 	{"rename", false, "A listener goes and another takes its address in one response."},
 	{"reuse-port", true, "A listener changes its reuse_port, which nodes refuse."},

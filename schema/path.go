@@ -156,6 +156,9 @@ type Target struct {
 	Open bool
 	// Hold stops sessions where they are: no stage is opened. Live types go on.
 	Hold bool
+	// PruneBusy removes clusters also while load reports show requests to them
+	// (rule R10).
+	PruneBusy bool
 	// Base is, while the group is held in the course of a rollout, what a session
 	// that holds nothing is given: it is planned for as if it held that.
 	Base Snapshot

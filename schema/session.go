@@ -94,6 +94,25 @@ type TypeFacts struct {
 	Ignored bool      // it was neither: the client does not watch the type (rule S14)
 }
 
+// Load says when a node last reported its load, and of which clusters on their way
+// out. It is never changed in place.
+type Load struct {
+	// From is when the time began that the report covers; zero for none yet.
+	From time.Time
+	// Until is when the next report is overdue: the node says no more of its load.
+	Until time.Time
+	// Sent are requests to clusters that the path removes.
+	Sent []Sent
+}
+
+// Sent are requests that a node sent to a cluster, or had open, in a time.
+type Sent struct {
+	Cluster  string
+	Requests uint64
+	From     time.Time // when the time began
+	Until    time.Time // when the next report of it is overdue
+}
+
 // Facts is all that Step may know of a session.
 type Facts struct {
 	Types [NumTypes]TypeFacts
@@ -103,6 +122,9 @@ type Facts struct {
 	// zero for one that held nothing. Such a client has not yet asked for all
 	// that it uses.
 	Returned time.Time
+	// Load is what the node last reported of its load; the zero Load is of one that
+	// reports none.
+	Load Load
 	// Hold stops the session where it is.
 	Hold bool
 }
@@ -129,6 +151,8 @@ const (
 	Unusable         // endpoints without a usable host
 	Draining         // the drain time has not passed
 	InUse            // the client still subscribes to what is to be removed
+	Unreported       // the node's next load report has not come
+	Busy             // its load reports show requests to what is to be removed
 	Held             // the group is held
 	Refused          // NACK
 	Silent           // no answer in time
@@ -137,7 +161,7 @@ const (
 
 var causes = [...]string{
 	"", "waits for the ACK of", "waits for a subscription to", "waits for a usable endpoint in", "drains before removing",
-	"waits until nothing uses", "held", "refused", "no answer for", "ignored",
+	"waits until nothing uses", "waits for a load report before removing", "waits until no requests go to", "held", "refused", "no answer for", "ignored",
 }
 
 func (c Cause) String() string { return causes[c] }
@@ -149,6 +173,8 @@ type Step struct {
 	Cause   Cause
 	On      Key // what the cause is about; the name may be empty
 	Until   time.Time
+	// Requests are those that keep Busy what On names.
+	Requests uint64
 	// Settled is set when the open stage was acknowledged in full, whatever the
 	// next one waits for.
 	Settled bool
@@ -167,8 +193,11 @@ func (s Step) String() string {
 	case Halt:
 		return fmt.Sprintf("halt: %s %s", s.Cause, what)
 	}
-	if s.Cause == Held {
+	switch s.Cause {
+	case Held:
 		return "held"
+	case Busy:
+		return fmt.Sprintf("%s %s: %d in the last load report", s.Cause, what, s.Requests)
 	}
 	return fmt.Sprintf("%s %s", s.Cause, what)
 }
