@@ -38,8 +38,8 @@ func (s *session) unheard(t schema.Type) {
 	case schema.Routes:
 		l := &s.facts.Types[schema.Listeners]
 		for r := range l.Acked.Union(l.Flight).All() {
-			// It asked for none yet.
-			unsure = unsure || f.Acked.Len() == 0 && slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == t && !f.Sub.Covers(ref.Name) })
+			// It asked for none.
+			unsure = unsure || f.Sub != nil && f.Acked.Len() == 0 && slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == t && !f.Sub.Covers(ref.Name) })
 		}
 	}
 	if unsure && s.srv.memory.doubt(s.node.ID, t) < unanswered {
