@@ -156,7 +156,7 @@ func FuzzDelta(f *testing.F) {
 		defer fl.srv.Close()
 		m := &model{t: t, nonces: map[uint64]bool{}, holds: map[string]schema.Version{}, doubt: map[string]bool{}, asked: map[string]bool{"r0": true}}
 		fl.give(&schema.Target{Snapshot: table(0)})
-		sess, err := fl.srv.open(t.Context(), schema.Node{ID: "n"}, aggregated)
+		sess, err := fl.srv.open(t.Context(), fl.srv.NewSession(), schema.Node{ID: "n"}, aggregated)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -240,7 +240,7 @@ func (s *session) newRows() (row *schema.SessionRow, types []*schema.TypeRow) {
 	if s.closed {
 		return nil, nil
 	}
-	if now := (sessionMark{s.target, s.path, s.at, s.step, s.ackedAt(), s.refusal()}); now != s.written.session {
+	if now := (sessionMark{s.target, s.path, s.at, s.step, s.ackedAt(), s.refusal(), s.strays()}); now != s.written.session {
 		s.written.session = now
 		row = s.row()
 	}
@@ -268,6 +268,7 @@ type sessionMark struct {
 	step   schema.Step
 	acked  time.Time
 	nack   *schema.Nack
+	strays bool
 }
 
 type typeMark struct {
@@ -308,7 +309,7 @@ func (s *session) row() *schema.SessionRow {
 	}
 	if s.path != nil {
 		r.Planned = true
-		r.Converged = s.step.Verdict == schema.Done || len(s.path.Stages) > 0 && r.Through(s.path.Converged-1)
+		r.Converged = s.step.Verdict == schema.Done || len(s.path.Stages) > 0 && r.Through(s.path.Converged-1) && !s.strays()
 		for _, st := range s.path.Stages {
 			r.Stages = append(r.Stages, st.Kind)
 		}

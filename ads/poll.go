@@ -92,7 +92,7 @@ func (h *rest) enter(ctx context.Context, t schema.Type, req *request, now time.
 		if limit := h.srv.limits.Load().Open; len(h.nodes) >= limit {
 			return nil, part(Crowded, codes.ResourceExhausted, "%d nodes poll already, and no more may", limit)
 		}
-		sess, err := h.srv.open(ctx, *req.node, aggregated)
+		sess, err := h.srv.open(ctx, h.srv.NewSession(), *req.node, aggregated)
 		if err != nil {
 			return nil, err
 		}

@@ -58,6 +58,7 @@ func (s *session) resume(t schema.Type, req *request) {
 	}
 	switch {
 	case !found:
+		ts.strange = true
 		s.suppose()
 		s.held = s.held.Replace(t, schema.Set{})
 		s.spare(t)

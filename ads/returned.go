@@ -133,6 +133,17 @@ func (s *session) member(names *subscription, cluster schema.Key) bool {
 	return false
 }
 
+// strays reports whether the client may route by what nobody has on record, and
+// has not accepted anything in its place yet (rule R6).
+func (s *session) strays() bool {
+	for t := schema.Listeners; t < schema.Runtimes; t++ {
+		if s.types[t].strange && s.types[t].unknown.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // routes reports whether the session has asked for anything that routes.
 func (s *session) routes() bool {
 	for t := schema.Listeners; t < schema.Runtimes; t++ {

@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -99,4 +100,55 @@ func TestG09StrangeTablesGoByTheClustersThatAreNamed(t *testing.T) {
 	c.reask(cds, "strange", "a")
 	c.expect(cds, "a@1")
 	c.quiet() // b is to come first
+}
+
+// Of two generations of a node the newer is the one whose stream is, though its
+// request may come first.
+func TestTheNewerStreamIsTheNewerGeneration(t *testing.T) {
+	f := newFleet(t, first()...)
+	begun := func(n uint64) {
+		for f.srv.stats.Begun.Load() < n {
+			runtime.Gosched()
+		}
+	}
+	older := f.dial("n")
+	begun(1)
+	newer := f.dial("n")
+	begun(2)
+	newer.ask(cds)
+	newer.expect(cds, "a@1")
+	older.ask(lds)
+	older.expect(lds, "l@1")
+	older.ask(rds, "r")
+	older.expect(rds, "r@1")
+	f.settled("n", func(*schema.SessionRow) bool { return len(f.srv.View().Sessions()) == 2 })
+	all := f.srv.View().Sessions()
+	if types := f.srv.View().Types(all[len(all)-1].ID); len(types) != 1 || types[0].Type != cds {
+		t.Errorf("the session that counts asked for %v", types)
+	}
+}
+
+// What a client routes by is on nobody's record: it has not converged before it
+// accepted something in its place, though the stage that brings it prunes only.
+func TestR06StrangeTablesHaveNotConverged(t *testing.T) {
+	f := newFleet(t)
+	one := []*schema.Resource{eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "1", "a"), route("old", "1", "b")}
+	f.set(schema.GRPC, one...)
+	f.set(schema.GRPC, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+	c := f.dial("n")
+	c.reask(lds, string(schema.SetOf(one[4]).Version()), "l")
+	c.reask(rds, "strange", "r")
+	c.reask(cds, "strange", "a")
+	c.expect(cds, "a@2")
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(cds, "a")
+	c.ask(edsT, "a")
+	c.expect(rds, "r@1")
+	unlisten := func(s *schema.SessionRow) bool { return s.At == 1 }
+	if s := f.settled("n", unlisten); s.Stages[1] != schema.Unlisten || s.Converged {
+		t.Errorf("the session is %+v", s)
+	}
+	c.ask(rds, "r")
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Converged })
 }

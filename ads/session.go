@@ -60,6 +60,7 @@ type typeState struct {
 	// unknown may have been applied without an ACK: it is equal to nothing, so
 	// it is always sent again (rules D9, S10).
 	unknown schema.Set
+	strange bool // all of unknown: the client came with what nobody has on record
 	// before is what the client may have held before this stream, where its word
 	// for that proves nothing: a refusal does not take it away.
 	before  schema.Set

@@ -80,6 +80,7 @@ const aggregated = schema.Type(schema.NumTypes)
 
 // serve is the life of one stream: of all types, or of one.
 func (s *Server) serve(g grpc.ServerStream, of *variant, only schema.Type) error {
+	id := s.NewSession() // of two generations the older opened its stream first, whichever speaks first
 	s.stats.Begun.Add(1)
 	limits := s.limits.Load()
 	end, err := s.endings.begin(g.Context(), limits.Open)
@@ -100,21 +101,21 @@ func (s *Server) serve(g grpc.ServerStream, of *variant, only schema.Type) error
 		if req.node != nil {
 			node = req.node.ID
 		}
-		err = s.converse(g, &req, only, end)
+		err = s.converse(g, id, &req, only, end)
 	}
 	s.over(end, node, peerOf(g.Context()), err)
 	return err
 }
 
 // converse answers a stream whose first request was read.
-func (s *Server) converse(g grpc.ServerStream, req *request, only schema.Type, end *ending) error {
+func (s *Server) converse(g grpc.ServerStream, id schema.SessionID, req *request, only schema.Type, end *ending) error {
 	if req.node == nil || req.node.ID == "" {
 		return part(Mistaken, codes.InvalidArgument, "the first request of a stream must carry node.id")
 	}
 	if err := s.welcome(time.Now()); err != nil {
 		return err
 	}
-	sess, err := s.open(g.Context(), *req.node, only)
+	sess, err := s.open(g.Context(), id, *req.node, only)
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (s *Server) strange(sess *session, url string) error {
 // open finds or makes the session of a stream's first request. Streams of one
 // type each make up one session of their node; a second stream of a type is a
 // new generation of it.
-func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (*session, error) {
+func (s *Server) open(ctx context.Context, id schema.SessionID, node schema.Node, only schema.Type) (*session, error) {
 	if only != aggregated {
 		if sess := s.join(node, only, peerOf(ctx)); sess != nil {
 			return sess, nil
@@ -193,7 +194,7 @@ func (s *Server) open(ctx context.Context, node schema.Node, only schema.Type) (
 		return nil, part(Unplaced, codes.FailedPrecondition, "%s", err.Error())
 	}
 	sess := &session{
-		srv: s, id: schema.SessionID(s.ids.Add(1)), node: node, connected: now, target: target, streams: 1,
+		srv: s, id: id, node: node, connected: now, target: target, streams: 1,
 	}
 	s.memory.meet(node.ID)
 	sess.peer = peerOf(ctx)

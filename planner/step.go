@@ -64,6 +64,9 @@ func unsettled(p *schema.Path, at int, f *schema.Facts, now time.Time) (schema.C
 		// By a listener that an older path sent, a client comes to tables that
 		// are to be warm too.
 		comes := at < len(p.Stages) && p.Stages[at].Kind == schema.Warm && schema.Type(t) == schema.Listeners
+		// What was under way before may be what routes, and is to be accepted
+		// before the session has converged (rule R6).
+		comes = comes || at == p.Converged-1 && routes(schema.Type(t))
 		if moves && (ft.InFlight || ft.Behind) || comes && ft.InFlight {
 			return schema.Unacked, schema.Key{Type: schema.Type(t)}, time.Time{}
 		}
@@ -79,6 +82,9 @@ func unsettled(p *schema.Path, at int, f *schema.Facts, now time.Time) (schema.C
 	}
 	return schema.NoCause, schema.Key{}, time.Time{}
 }
+
+// routes reports whether a type decides where requests go.
+func routes(t schema.Type) bool { return t >= schema.Listeners && t < schema.Runtimes }
 
 // unmet says why a gate is closed. What the session does not ask for, and will
 // not ask for because it holds none of the parents, gates nothing (rules P7,

@@ -105,6 +105,20 @@ func TestO15OnlyWhatTheStageMoves(t *testing.T) {
 	c.serve(1)
 }
 
+// A path may change clusters alone while an older one's routes are under way: the
+// session has converged once it accepted those.
+func TestR06ConvergedOnceRoutesAreAccepted(t *testing.T) {
+	c := started(t, schema.GRPC, before, "cluster a@2\nroute r: x.com / -> a\nlistener l -> r\n")
+	if c.path.Converged != 1 || len(c.path.Stages) != 1 {
+		t.Fatalf("the path is %v, and converges after %d", kinds(c.path), c.path.Converged)
+	}
+	c.answer(schema.Clusters)
+	c.facts.Types[schema.Routes].InFlight = true
+	c.step(waits(c, schema.Unacked, schema.Routes, ""))
+	c.facts.Types[schema.Routes].InFlight = false
+	c.serve(1)
+}
+
 // By a listener that is in flight from an older path, a gRPC client comes to
 // tables that are to be warm too.
 func TestP06WarmWaitsForListeners(t *testing.T) {

@@ -79,7 +79,7 @@ func (g *group) missing(name string, f *facts, patience time.Duration) (ids []st
 		if g.Target == nil || n.Group != name {
 			continue
 		}
-		left := n.Sessions == 0 && n.SeenAt.After(g.opened)
+		left := n.Sessions == 0 && !n.SeenAt.Before(g.opened)
 		if _, awaited := g.awaited[n.ID]; !awaited && (left || n.Sessions > f.rows[n.ID]) {
 			miss(n.ID, n.SeenAt.Add(patience))
 		}

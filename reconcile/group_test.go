@@ -3,6 +3,9 @@ package reconcile
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/sluice-xds/sluice/schema"
 )
 
 func TestR1GroupsInOrder(t *testing.T) {
@@ -234,4 +237,19 @@ func TestR1AMatchIsEdited(t *testing.T) {
 	r.done("front", third)
 	one.sees("front → v2, v2@10.0.0.1:80")
 	r.until("no refusal", func(st *Status) bool { return len(st.Refused) == 0 && st.group("front").AtTarget == 2 })
+}
+
+// A node that goes away at the very moment when a rollout begins is missed, too.
+func TestR5ANodeLeavesAsTheRolloutBegins(t *testing.T) {
+	now := time.Now()
+	g := &group{GroupState: GroupState{Target: &Release{}}, opened: now}
+	row := &schema.NodeRow{Node: schema.Node{ID: "front-1"}, Group: "front", SeenAt: now}
+	missing, until := g.missing("front", &facts{nodes: []*schema.NodeRow{row}}, time.Minute)
+	if len(missing) != 1 || missing[0] != "front-1" || !until.Equal(now.Add(time.Minute)) {
+		t.Errorf("missing %v until %v", missing, until)
+	}
+	row.SeenAt = now.Add(-time.Second)
+	if missing, _ := g.missing("front", &facts{nodes: []*schema.NodeRow{row}}, time.Minute); len(missing) > 0 {
+		t.Errorf("missing %v, which was away before", missing)
+	}
 }
