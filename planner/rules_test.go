@@ -269,3 +269,41 @@ func TestP11Impact(t *testing.T) {
 		t.Error(same, err)
 	}
 }
+
+const (
+	left  = "cluster a\ncluster b\nroute t: x.com / -> a\nroute r: x.com / -> b\nlistener l -> t\n"
+	taken = "cluster a\ncluster b\nroute t: x.com / -> a\nroute r: x.com / -> b\nlistener l -> r\n"
+)
+
+// A client that came back reports a warm table, which proves nothing of what that
+// names: it is ready before a listener takes another table.
+func TestG09WhatAListenerComesToIsReady(t *testing.T) {
+	p, _ := plan(schema.GRPC, left, taken)
+	i := slices.Index(kinds(p), "warm")
+	if i < 0 {
+		t.Fatalf("the path is\n%s", pathWords(p))
+	}
+	rest := NewPath(schema.State{Acked: p.At(i)}, p.Target)
+	listeners := slices.Index(kinds(rest), "listeners")
+	if listeners < 0 || !slices.ContainsFunc(rest.Stages[:listeners], func(st schema.Stage) bool {
+		return slices.ContainsFunc(st.Wants, func(w schema.Want) bool { return w.Type == schema.Endpoints && w.Name == "b" })
+	}) {
+		t.Errorf("the path is\n%s", pathWords(rest))
+	}
+}
+
+// A client says by which listener it sends, and not yet what its table is: that may
+// be any that it was given, and is made warm as if it were acknowledged.
+func TestG09ATableThatMayBeLeftIsWarm(t *testing.T) {
+	from, _ := universe.snapshot(left)
+	to, _ := universe.snapshot(taken)
+	said := from.Replace(schema.Routes, schema.Set{})
+	p := NewPath(schema.State{Acked: said, Maybe: to}, &schema.Target{Client: schema.GRPC, Snapshot: to, Drain: -1})
+	warm, listeners := slices.Index(kinds(p), "warm"), slices.Index(kinds(p), "listeners")
+	if warm < 0 || listeners < warm {
+		t.Fatalf("the path is\n%s", pathWords(p))
+	}
+	if !refers(p.At(warm).Get(schema.Key{Type: schema.Routes, Name: "t"}), schema.Key{Type: schema.Clusters, Name: "b"}) {
+		t.Errorf("the table that the listener leaves does not name what comes:\n%s", pathWords(p))
+	}
+}

@@ -270,6 +270,18 @@ func (b *builder) gaining() map[string]bool {
 			}
 		}
 	}
+	if b.path.Target.Client == schema.GRPC {
+		for _, s := range [...]schema.Snapshot{b.from.Acked, b.now} {
+			b.leaves(s, func(left, taken schema.Key) {
+				// What a table names warm, a client that came back may hold without it.
+				for _, from := range [...]schema.Snapshot{b.from.Acked, b.now} {
+					if old := from.Get(left); old != nil {
+						gain(gains, old, b.target.Get(taken))
+					}
+				}
+			})
+		}
+	}
 	return gains
 }
 

@@ -32,17 +32,26 @@ func (b *builder) replaced() map[string][]*schema.Resource {
 				add(r.Name, old)
 			}
 		}
-		for old, l := range schema.Diff(s.Of(schema.Listeners), b.target.Of(schema.Listeners)) {
-			for _, left := range tablesOf(old) {
-				for _, taken := range tablesOf(l) {
-					if !slices.Contains(tablesOf(l), left) && !slices.Contains(tablesOf(old), taken) {
-						add(taken.Name, s.Get(left))
-					}
+		b.leaves(s, func(left, taken schema.Key) {
+			add(taken.Name, b.from.Acked.Get(left))
+			add(taken.Name, b.now.Get(left))
+		})
+	}
+	return befores
+}
+
+// leaves lists the tables that listeners of a snapshot leave for others of the
+// target.
+func (b *builder) leaves(s schema.Snapshot, each func(left, taken schema.Key)) {
+	for old, l := range schema.Diff(s.Of(schema.Listeners), b.target.Of(schema.Listeners)) {
+		for _, left := range tablesOf(old) {
+			for _, taken := range tablesOf(l) {
+				if !slices.Contains(tablesOf(l), left) && !slices.Contains(tablesOf(old), taken) {
+					each(left, taken)
 				}
 			}
 		}
 	}
-	return befores
 }
 
 func tablesOf(l *schema.Resource) []schema.Key {
