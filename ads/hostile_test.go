@@ -191,31 +191,31 @@ func TestX05TenThousandRequests(t *testing.T) {
 // What is remembered of nodes that come once and never again is bounded.
 func TestX05NodesThatComeOnce(t *testing.T) {
 	var m memory
-	m.meet("here")
-	m.meet("refused")
+	m.meet("here", nil)
+	m.meet("refused", nil)
 	m.record("refused", cds, refused)
-	m.leave("refused")
+	m.leave("refused", nil, nil)
 	for i := range 2 * memoryLimit {
 		id := fmt.Sprint(i)
-		if !m.meet(id) {
+		if _, stranger := m.meet(id, nil); !stranger {
 			t.Fatalf("%s is known", id)
 		}
-		m.leave(id)
+		m.leave(id, nil, nil)
 	}
 	if n := m.size(); n > memoryLimit {
 		t.Errorf("%d nodes are remembered", n)
 	}
-	if m.meet("here") {
+	if _, stranger := m.meet("here", nil); stranger {
 		t.Error("a connected node is forgotten")
 	}
-	if m.meet("refused") || m.doubt("refused", cds) != refused {
+	if _, stranger := m.meet("refused", nil); stranger || m.doubt("refused", cds) != refused {
 		t.Error("a refusal is forgotten before nodes of which there is nothing to know")
 	}
 	for i := range 2 * memoryLimit { // and no more if all have refused
 		id := fmt.Sprint("bad", i)
-		m.meet(id)
+		m.meet(id, nil)
 		m.record(id, cds, refused)
-		m.leave(id)
+		m.leave(id, nil, nil)
 	}
 	if n := m.size(); n > memoryLimit {
 		t.Errorf("%d nodes are remembered", n)

@@ -7,17 +7,21 @@ import (
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// memory is what outlives a session: which nodes this server has spoken to, and
-// of which types it cannot tell what they hold. It is bounded: a node that is
-// forgotten is a stranger when it comes back, as after a restart.
+// memory is what outlives a session: which nodes this server has spoken to, what
+// they were left with, and of which types it cannot tell that. It is bounded: a node
+// that is forgotten is a stranger when it comes back, as after a restart.
 type memory struct {
 	mu    sync.Mutex
 	nodes map[string]*remembered
+	gone  []string // nodes, in the order in which sessions left something
 }
 
 type remembered struct {
 	doubts [schema.NumTypes]doubt
 	open   int // sessions
+	newest *session
+	left   *left
+	lefts  int // in gone
 }
 
 // doubt is why a client's word for what it holds of a type proves nothing: parts
@@ -33,12 +37,28 @@ const (
 	refused
 )
 
+// leftLimit is of how many sessions that ended it is remembered what they left:
+// that may be of releases which nobody else remembers.
+const leftLimit = 1 << 14
+
 // memoryLimit is how many nodes are remembered, besides those that are connected.
 const memoryLimit = 1 << 17
 
 // meet reports whether a node is new to this server, and remembers it until
 // leave was called as often.
-func (m *memory) meet(node string) (stranger bool) {
+// was is what the node was left with: also by a session of which the server has not
+// noticed yet that it is over.
+func (m *memory) meet(node string, sess *session) (was *left, stranger bool) {
+	before, was, stranger := m.greet(node, sess)
+	if before == nil {
+		return was, stranger
+	}
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	return before.leaves(), stranger
+}
+
+func (m *memory) greet(node string, sess *session) (before *session, was *left, stranger bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.nodes[node]
@@ -56,14 +76,35 @@ func (m *memory) meet(node string) (stranger bool) {
 		m.nodes[node] = r
 	}
 	r.open++
-	return stranger
+	before, r.newest = r.newest, sess
+	return before, r.left, stranger
 }
 
 // leave is the end of a session.
-func (m *memory) leave(node string) {
+func (m *memory) leave(node string, sess *session, with *left) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes[node].open--
+	r := m.nodes[node]
+	if r.open--; r.newest == sess {
+		r.newest = nil
+	}
+	if with == nil {
+		return
+	}
+	r.left = with
+	r.lefts++
+	m.gone = append(m.gone, node)
+	if len(m.gone) <= leftLimit {
+		return
+	}
+	oldest := m.nodes[m.gone[0]]
+	m.gone = m.gone[1:]
+	if oldest == nil {
+		return // forgotten altogether
+	}
+	if oldest.lefts--; oldest.lefts == 0 {
+		oldest.left = nil
+	}
 }
 
 // forget drops nodes that are away until few are left: at first those of which

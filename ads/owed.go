@@ -19,7 +19,24 @@ func (s *session) desired(t schema.Type) schema.Set {
 	if t.Live() {
 		return s.withoutGivenUp(t, ts.sub.pick(s.srv.live.Load().Of(t)))
 	}
-	return s.withoutGivenUp(t, ts.sub.pick(s.path.At(s.at).Of(t)))
+	set := ts.sub.pick(s.path.At(s.at).Of(t))
+	if t.FullState() && ts.stream.of == sotw && !s.moves(t) {
+		// A name that is newly asked for is answered with all of the type: what it
+		// may hold of the rest is not touched before its turn.
+		set = s.untouched(t, set)
+	}
+	return s.withoutGivenUp(t, set)
+}
+
+// untouched is a set with what the client may hold of its names in their place.
+func (s *session) untouched(t schema.Type, set schema.Set) schema.Set {
+	ts, f := &s.types[t], &s.facts.Types[t]
+	if ts.unknown.Len() == 0 && f.Acked.Equal(set) {
+		return set
+	}
+	return set.Union(ts.unknown.Union(f.Acked).Filter(func(r *schema.Resource) bool {
+		return whole(r) && set.Get(r.Name) != nil
+	}))
 }
 
 // withoutGivenUp leaves out of what a session should hold the refused content
@@ -28,7 +45,7 @@ func (s *session) desired(t schema.Type) schema.Set {
 // was acknowledged before stands in for it.
 func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
 	for name, v := range s.types[t].refused.versions {
-		if r := set.Get(name); r == nil || r.Version != v {
+		if r := set.Get(name); r == nil || r.Version != v || !s.types[t].refused.blames(name) {
 			continue
 		}
 		if r := s.types[t].before.Get(name); r != nil && r.Version == v {
@@ -49,6 +66,10 @@ func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
 	}
 	return set
 }
+
+// blames reports whether a resource may be what was refused: the words name it, or
+// none. What was not is in use: good parts of a response are applied (rule D9).
+func (r *refusal) blames(name string) bool { return len(r.named) == 0 || r.named[name] }
 
 // served is what the session holds if it accepts the response in flight, or had
 // accepted the newest one.
@@ -121,7 +142,7 @@ func (s *session) send(next content, now time.Time) {
 		s.resendHosts(next.set)
 	}
 	s.post(next.t, b)
-	ts.missing = nil
+	ts.missing, ts.again = nil, false
 	f.Flight, f.SentAt, f.Behind = next.set, now, false
 	f.Resend = without(f.Resend, next.set)
 	if next.ttl > 0 && (next.whole() || f.Acked.Len() == 0) {
@@ -258,7 +279,9 @@ func (s *session) owesMore(t schema.Type, want schema.Set) bool {
 	if ts.nonce == 0 && ts.sub.Wildcard && want.Len() == 0 && s.at >= len(s.path.Stages) {
 		return true
 	}
-	return ts.stream.of == sotw && t.FullState() && s.moves(t) && (ts.unknown.Len() > 0 || !want.Equal(f.Acked))
+	// What nobody has on record goes by a response without it, though nothing else
+	// may be due.
+	return ts.stream.of == sotw && t.FullState() && (s.moves(t) && (ts.unknown.Len() > 0 || ts.strange || !want.Equal(f.Acked)) || ts.again)
 }
 
 // withoutRefused leaves out of a response what the client refused at the same

@@ -49,9 +49,9 @@ func (s *session) resume(t schema.Type, req *request) {
 		was, set, found = s.recognise(t, schema.Version(req.version))
 		switch {
 		case found && s.trusts(t):
-			f.Acked = ts.sub.pick(set)
+			f.Acked, ts.accepted = ts.sub.pick(set), schema.Version(req.version)
 		case found:
-			ts.unknown, ts.before = ts.sub.pick(set), set
+			ts.unknown, ts.before, ts.accepted = ts.sub.pick(set), set, schema.Version(req.version)
 		default:
 			ts.unknown = ts.sub.pick(known(s.target).Of(t))
 		}
@@ -66,6 +66,9 @@ func (s *session) resume(t schema.Type, req *request) {
 		s.puzzled = s.puzzled || t == schema.Routes && s.target.Client == schema.GRPC
 	case s.path == nil:
 		s.held = was
+		if s.was.knows(t, ts.sub.pick(set)) { // what it says no more of yet may be under way as it was
+			s.maybe = s.was.maybe.Replace(t, schema.Set{})
+		}
 	case !ts.sub.pick(s.held.Of(t)).Equal(ts.sub.pick(set)):
 		s.held = s.held.Replace(t, set)
 	}
@@ -97,6 +100,11 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 			}
 		}
 		f.Acked = schema.SetOf(has...)
+	} else if had, ok := s.was.at(t, schema.Version(req.version), ts.sub); ok && s.trusts(t) {
+		f.Acked = ts.sub.pick(had).Filter(func(r *schema.Resource) bool {
+			now := set.Get(r.Name)
+			return now != nil && now.Version == r.Version
+		})
 	} else if set.Version() == schema.Version(req.version) && s.trusts(t) {
 		f.Acked = set
 	}
@@ -114,7 +122,7 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 // recall finds what a delta client holds by the versions that it lists. What no
 // snapshot of the group has at that version is strange.
 func (s *session) recall(t schema.Type, req *request) (was schema.Snapshot, set, strange schema.Set) {
-	from := append([]schema.Snapshot{s.held}, s.target.Known...)
+	from := slices.Concat([]schema.Snapshot{s.held}, s.was.snapshots(), s.target.Known)
 	for _, k := range from {
 		if set := k.Of(t); s.holds(t, set, req) {
 			return k, set, schema.Set{}
@@ -161,6 +169,9 @@ func (s *session) recognise(t schema.Type, v schema.Version) (schema.Snapshot, s
 			return s.held, set, true
 		}
 	}
+	if set, ok := s.was.at(t, v, sub); ok {
+		return s.was.held.Replace(t, set), set, true
+	}
 	for _, k := range s.target.Known {
 		if set := k.Of(t); sub.pick(set).Version() == v {
 			return k, set, true
@@ -171,7 +182,7 @@ func (s *session) recognise(t schema.Type, v schema.Version) (schema.Snapshot, s
 	if set := all.Of(t); sub.pick(set).Version() == v {
 		return all, set, true
 	}
-	return schema.Snapshot{}, schema.Set{}, false
+	return s.mix(t, v)
 }
 
 // known is everything that a session of the group may hold.
@@ -189,8 +200,18 @@ func known(t *schema.Target) schema.Snapshot {
 func (s *session) state() schema.State {
 	st := schema.State{Acked: s.held, Maybe: s.maybe, Blank: s.blank}
 	for _, t := range schema.AllTypes() {
-		ts, held := &s.types[t], s.held.Of(t)
-		if ts.refused.nack == nil || s.facts.Types[t].InFlight {
+		ts, f := &s.types[t], &s.facts.Types[t]
+		if t.Live() || ts.sub == nil {
+			continue
+		}
+		// A stage is open from when it is entered, and sends nothing before what
+		// is in flight was answered: what was in fact sent and acknowledged counts.
+		if f.InFlight {
+			st.Maybe = st.Maybe.Replace(t, st.Maybe.Of(t).Union(ts.flight.set))
+		}
+		st.Acked = st.Acked.Replace(t, st.Acked.Of(t).Union(f.Acked.Filter(whole)))
+		held := st.Acked.Of(t)
+		if ts.refused.nack == nil || f.InFlight {
 			continue
 		}
 		st.Maybe = st.Maybe.Replace(t, ts.before.Union(held.Union(ts.unknown.Filter(func(r *schema.Resource) bool {
@@ -209,6 +230,9 @@ func (s *session) state() schema.State {
 	return st
 }
 
+// whole reports whether a resource is more than a client's word for it: see spare.
+func whole(r *schema.Resource) bool { return r.Body != nil }
+
 // plan puts the session at the start of a path from what it may hold now. The
 // caller holds s.mu, and flushes and advances after.
 func (s *session) plan() {
@@ -221,13 +245,19 @@ func (s *session) plan() {
 	s.facts.StageAt = time.Now()
 	s.pace = pace{began: s.facts.StageAt}
 	s.facts.Hold = s.target.Hold
-	s.retell = s.types[schema.Routes].unknown.Len() > 0 && !slices.ContainsFunc(s.path.Stages, func(st schema.Stage) bool { return st.Moves[schema.Routes] })
+	s.retell = s.types[schema.Routes].unknown.Len() > 0 && !s.comesTo(schema.Routes) || s.types[schema.Listeners].strange && !s.comesTo(schema.Listeners)
 	if len(s.path.Stages) == 0 && !s.facts.Hold && !s.ponders(s.facts.StageAt) {
 		// There is no stage to enter. To look at what is before it would tell a
 		// delta client that what it asks for is missing.
 		s.at = 0
 		s.maybe = s.maybe.Union(s.path.At(s.at))
 	}
+}
+
+// comesTo reports whether some stage of the path moves a type before the prune,
+// which waits for what may still be in use.
+func (s *session) comesTo(t schema.Type) bool {
+	return slices.ContainsFunc(s.path.Stages, func(st schema.Stage) bool { return st.Moves[t] && st.Kind < schema.Prune })
 }
 
 // assign gives the session another target. It is idempotent. One that only begins
@@ -280,5 +310,10 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 // holds. It does not after a NACK, which may have been applied in part, or where
 // one may not have been heard.
 func (s *session) trusts(t schema.Type) bool {
+	if s.types[t].doubt == unmet && s.target.Client == schema.GRPC && t.Live() {
+		// It forgets what it asks for no more, and reports the version all the
+		// same when it asks again (grpc-go#7013).
+		return false
+	}
 	return s.types[t].doubt <= unmet
 }

@@ -68,15 +68,16 @@ func (s *session) ponders(now time.Time) bool {
 	return false
 }
 
-// tell sends the tables again that only the wire is unsure of, and that no stage
-// of the path comes to: what is pruned may wait for them. What they send to is
-// made before.
+// tell sends the listeners and tables again that only the wire is unsure of, and
+// that no stage of the path comes to: what is pruned may wait for them. What they
+// send to is made before.
 func (s *session) tell(step schema.Step, now time.Time) bool {
 	made := s.at >= 0 && step.Settled || s.at < 0 && len(s.path.Stages) > 0 && s.path.Stages[0].Kind != schema.Make
 	if !s.retell || !made {
 		return false
 	}
 	s.retell = false
+	s.types[schema.Listeners].again = s.types[schema.Listeners].strange && s.types[schema.Listeners].sub != nil
 	f := &s.facts.Types[schema.Routes]
 	f.Resend = f.Resend.Union(s.desired(schema.Routes))
 	s.flushAll(now)
@@ -113,11 +114,11 @@ next:
 	return len(found) > 0
 }
 
-// covers reports whether a client asks for every cluster that r sends to, and for
-// none of them as a part of another alone.
+// covers reports whether a client asks for every cluster that r sends to or names,
+// and for none of them as a part of another alone.
 func (s *session) covers(names *subscription, r *schema.Resource) bool {
 	return !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool {
-		return ref.Type == schema.Clusters && ref.Edge == schema.Traffic && (!names.Covers(ref.Name) || s.member(names, ref.Key))
+		return ref.Type == schema.Clusters && (ref.Edge == schema.Traffic || ref.Edge == schema.Child) && (!names.Covers(ref.Name) || s.member(names, ref.Key))
 	})
 }
 
@@ -137,7 +138,7 @@ func (s *session) member(names *subscription, cluster schema.Key) bool {
 // has not accepted anything in its place yet (rule R6).
 func (s *session) strays() bool {
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
-		if s.types[t].strange && s.types[t].unknown.Len() > 0 {
+		if ts := &s.types[t]; ts.strange && (ts.unknown.Len() > 0 || t.FullState() && ts.stream.of == sotw) {
 			return true
 		}
 	}

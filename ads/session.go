@@ -16,6 +16,7 @@ type session struct {
 	node      schema.Node
 	peer      string
 	connected time.Time
+	was       *left // by the session before, if there was one
 
 	mu      sync.Mutex
 	streams int                   // open ones: one for ADS, or one a type
@@ -45,12 +46,13 @@ type session struct {
 
 // typeState is what the wire needs to know of one type, beside the facts.
 type typeState struct {
-	stream *stream
-	sub    *subscription
-	named  bool           // a name was asked for: empty no longer means everything
-	nonce  uint64         // the newest sent; 0 for none
-	sentTo *schema.Target // the session's when the newest response was sent
-	flight *body          // the un-ACKed response
+	stream   *stream
+	sub      *subscription
+	named    bool           // a name was asked for: empty no longer means everything
+	nonce    uint64         // the newest sent; 0 for none
+	sentTo   *schema.Target // the session's when the newest response was sent
+	flight   *body          // the un-ACKed response
+	accepted schema.Version // that the client reports: of the newest response that it accepted
 	// offered is what the client would hold had it accepted the newest response;
 	// nil if it did.
 	offered *schema.Set
@@ -60,7 +62,8 @@ type typeState struct {
 	// unknown may have been applied without an ACK: it is equal to nothing, so
 	// it is always sent again (rules D9, S10).
 	unknown schema.Set
-	strange bool // all of unknown: the client came with what nobody has on record
+	strange bool // the client came with what nobody has on record, and has not accepted all since
+	again   bool // a full-state response is due, whatever it says: see tell
 	// before is what the client may have held before this stream, where its word
 	// for that proves nothing: a refusal does not take it away.
 	before  schema.Set
@@ -75,6 +78,7 @@ type typeState struct {
 type refusal struct {
 	nack     *schema.Nack
 	versions map[string]schema.Version // of the parts that were new to it
+	named    map[string]bool           // those of them that its words name
 }
 
 // request handles one message of the client. The caller holds s.mu.
@@ -231,7 +235,7 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 		s.decline(t, sent)
 		return
 	case sent.whole():
-		ts.unknown = schema.Set{}
+		ts.unknown, ts.strange = schema.Set{}, false
 	default:
 		ts.unknown, ts.before = without(ts.unknown, sent.set), without(ts.before, sent.set)
 		for _, name := range sent.gone {
@@ -241,7 +245,7 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	if hosts := s.types[schema.VirtualHosts].stream; t == schema.Routes && hosts != ts.stream {
 		s.resendHosts(sent.set) // on a stream of their own they could overtake the table
 	}
-	f.Acked, f.AckedAt = ts.sub.accept(f.Acked, sent), now
+	f.Acked, f.AckedAt, ts.accepted = ts.sub.accept(f.Acked, sent), now, sent.version
 	s.srv.stats.Types[t].Acks.Observe(now.Sub(f.SentAt))
 	s.touch(t.Live())
 	ts.refused = refusal{}
@@ -266,7 +270,7 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	before := f.Acked
 	n := req.refusal
 	n.Type, n.Version, n.Nonce, n.At = t, sent.version, string(req.nonce), now
-	ts.refused = refusal{nack: n, versions: map[string]schema.Version{}}
+	ts.refused = refusal{nack: n, versions: map[string]schema.Version{}, named: map[string]bool{}}
 	news := sent.set.Filter(func(r *schema.Resource) bool {
 		old := f.Acked.Get(r.Name)
 		return old == nil || old.Version != r.Version
@@ -274,6 +278,9 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 	for r := range news.All() {
 		n.Names = append(n.Names, r.Name)
 		ts.refused.versions[r.Name] = r.Version
+		if schema.Mentions(n.Words, r.Name) {
+			ts.refused.named[r.Name] = true
+		}
 	}
 	ts.unknown = ts.unknown.Union(news).Union(s.dropped(t, sent))
 	f.Nack = n

@@ -196,14 +196,14 @@ func (s *Server) open(ctx context.Context, id schema.SessionID, node schema.Node
 	sess := &session{
 		srv: s, id: id, node: node, connected: now, target: target, streams: 1,
 	}
-	s.memory.meet(node.ID)
+	sess.was, _ = s.memory.meet(node.ID, sess)
 	sess.peer = peerOf(ctx)
 	s.mu.Lock()
 	if only != aggregated {
 		// Another stream of the node may have made the session meanwhile.
 		if other := s.joined(node, only, sess.peer); other != nil {
 			s.mu.Unlock()
-			s.memory.leave(node.ID)
+			s.memory.leave(node.ID, sess, nil)
 			return other, nil
 		}
 	}
@@ -274,6 +274,7 @@ func (s *Server) leave(sess *session, only schema.Type) {
 	for _, t := range schema.AllTypes() {
 		sess.unheard(t)
 	}
+	left := sess.leaves()
 	for _, t := range [...]*time.Timer{sess.timer, sess.twin} {
 		if t != nil {
 			t.Stop()
@@ -290,7 +291,7 @@ func (s *Server) leave(sess *session, only schema.Type) {
 		delete(s.apart, sess.node.ID)
 	}
 	s.mu.Unlock()
-	s.memory.leave(sess.node.ID)
+	s.memory.leave(sess.node.ID, sess, left)
 	s.ledger.remove(sess.id)
 	s.ledger.update(sess.node, func(r *schema.NodeRow) {
 		r.Sessions--

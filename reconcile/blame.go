@@ -3,8 +3,6 @@ package reconcile
 import (
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
@@ -51,7 +49,7 @@ func (r *Release) lines(k schema.Key, words string, base *Release) []schema.Orig
 	only := func(takes func(o schema.Origin) bool) []schema.Origin {
 		return slices.DeleteFunc(slices.Clone(routes), func(o schema.Origin) bool { return !takes(o) })
 	}
-	if named := only(func(o schema.Origin) bool { return mentions(words, o.Name) }); len(named) > 0 {
+	if named := only(func(o schema.Origin) bool { return schema.Mentions(words, o.Name) }); len(named) > 0 {
 		return named
 	}
 	if base != nil {
@@ -103,7 +101,7 @@ func blamed(n *schema.Nack) []schema.Key {
 	for _, name := range n.Names {
 		k := schema.Key{Type: n.Type, Name: name}
 		all = append(all, k)
-		if mentions(n.Words, name) {
+		if schema.Mentions(n.Words, name) {
 			named = append(named, k)
 		}
 	}
@@ -111,23 +109,4 @@ func blamed(n *schema.Nack) []schema.Key {
 		return named
 	}
 	return all
-}
-
-// mentions finds a name that is not part of a longer one: "cart" is not what
-// "cart-v2 is bad" is about.
-func mentions(words, name string) bool {
-	part := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_' }
-	for rest := words; name != ""; {
-		i := strings.Index(rest, name)
-		if i < 0 {
-			return false
-		}
-		before, _ := utf8.DecodeLastRuneInString(rest[:i])
-		after, _ := utf8.DecodeRuneInString(rest[i+len(name):])
-		if !part(before) && !part(after) {
-			return true
-		}
-		rest = rest[i+1:]
-	}
-	return false
 }

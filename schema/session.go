@@ -2,7 +2,10 @@ package schema
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Node is what an xDS client says of itself.
@@ -31,6 +34,25 @@ type Nack struct {
 	At      time.Time `json:"at"`
 	// Isolated is set once Names are those that the client refuses by themselves.
 	Isolated bool `json:"isolated,omitempty"`
+}
+
+// Mentions finds a name in a client's words that is not part of a longer one:
+// "cart" is not what "cart-v2 is bad" is about.
+func Mentions(words, name string) bool {
+	part := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_' }
+	for rest := words; name != ""; {
+		i := strings.Index(rest, name)
+		if i < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(rest[:i])
+		after, _ := utf8.DecodeRuneInString(rest[i+len(name):])
+		if !part(before) && !part(after) {
+			return true
+		}
+		rest = rest[i+1:]
+	}
+	return false
 }
 
 // Subscription is what a session asks for of one type. It is immutable and

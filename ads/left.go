@@ -1,0 +1,146 @@
+package ads
+
+import (
+	"slices"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// left is what the newest session of a node that has ended left its client with.
+// Whichever way it was on, what the client reports when it comes back is one of
+// these versions (rule S9).
+type left struct {
+	held, maybe schema.Snapshot
+	types       []leftType
+}
+
+type leftType struct {
+	t schema.Type
+	// acked is what the client had accepted last, and offered what it has if it
+	// accepted what was under way; nothing was if that has no version.
+	acked, offered leftSet
+}
+
+type leftSet struct {
+	version schema.Version
+	set     schema.Set
+}
+
+// leaves is what a session that ends leaves. Of what the client has not asked for
+// again it is what the session before left. The caller holds s.mu.
+func (s *session) leaves() *left {
+	if s.path == nil {
+		return s.was
+	}
+	l := &left{held: s.held, maybe: s.maybe}
+	if s.was != nil {
+		l.types = slices.DeleteFunc(slices.Clone(s.was.types), func(lt leftType) bool { return s.types[lt.t].sub != nil })
+	}
+	for i := range s.types {
+		ts, f := &s.types[i], &s.facts.Types[i]
+		lt := leftType{t: schema.Type(i)}
+		if ts.sub == nil {
+			continue
+		}
+		had := ts.unknown.Filter(func(r *schema.Resource) bool {
+			return ts.refused.versions[r.Name] == "" // or it was never accepted
+		}).Union(f.Acked)
+		if f.AckedAt.IsZero() {
+			had = ts.before.Union(had) // which its word did not prove
+		}
+		lt.acked = leftSet{ts.accepted, ts.sub.Select(had)}
+		if ts.flight != nil {
+			lt.offered = leftSet{ts.flight.version, ts.sub.accept(f.Acked, ts.flight)}
+			if !lt.t.Live() {
+				l.maybe = l.maybe.Replace(lt.t, l.maybe.Of(lt.t).Union(lt.offered.set))
+			}
+		}
+		if lt.acked.version != "" || lt.offered.version != "" {
+			l.types = append(l.types, lt)
+		}
+	}
+	return l
+}
+
+// at finds what the client holds of a type by the version that it reports: that, of
+// what it asks for, and else what the session before held.
+func (l *left) at(t schema.Type, v schema.Version, sub *subscription) (schema.Set, bool) {
+	if l == nil {
+		return schema.Set{}, false
+	}
+	for _, lt := range l.types {
+		for _, set := range [...]leftSet{lt.acked, lt.offered} {
+			if lt.t == t && set.version == v {
+				held := l.held.Of(t)
+				return without(held, sub.pick(held)).Union(set.set), true
+			}
+		}
+	}
+	return schema.Set{}, false
+}
+
+// snapshots are what the client may hold, whole.
+func (l *left) snapshots() []schema.Snapshot {
+	if l == nil {
+		return nil
+	}
+	acked, offered := l.held, l.held.Union(l.maybe)
+	for _, lt := range l.types {
+		if lt.t.Live() {
+			continue
+		}
+		acked = acked.Replace(lt.t, acked.Of(lt.t).Union(lt.acked.set))
+		offered = offered.Replace(lt.t, offered.Of(lt.t).Union(lt.offered.set))
+	}
+	return []schema.Snapshot{acked, offered}
+}
+
+// knows reports whether a set is what the session before may have left of a type.
+func (l *left) knows(t schema.Type, set schema.Set) bool {
+	return l != nil && slices.ContainsFunc(l.types, func(lt leftType) bool {
+		return lt.t == t && (lt.acked.version != "" && lt.acked.set.Equal(set) || lt.offered.version != "" && lt.offered.set.Equal(set))
+	})
+}
+
+// mixLimit bounds how many combinations of tables are tried.
+const mixLimit = 1 << 12
+
+// mix finds the tables, each of another snapshot that a session of the group may
+// have held, that have a version together: a way that another superseded serves
+// some tables of the one and some of the other. Those of the least advanced
+// snapshots come first.
+func (s *session) mix(t schema.Type, v schema.Version) (schema.Snapshot, schema.Set, bool) {
+	sub := s.types[t].sub
+	if sub.Wildcard || sub.Globs || len(s.target.Known) == 0 {
+		return schema.Snapshot{}, schema.Set{}, false
+	}
+	choices, n := make([][]*schema.Resource, 0, len(sub.Names)), 1
+	for _, name := range sub.Names {
+		var all []*schema.Resource // nil stands for none
+		for _, k := range s.target.Known {
+			r := k.Of(t).Get(name)
+			if !slices.ContainsFunc(all, func(o *schema.Resource) bool { return o == r || o != nil && r != nil && o.Version == r.Version }) {
+				all = append(all, r)
+			}
+		}
+		choices = append(choices, all)
+		if n *= len(all); n > mixLimit {
+			return schema.Snapshot{}, schema.Set{}, false
+		}
+	}
+	for i := range n {
+		var picked []*schema.Resource
+		for _, all := range choices {
+			if r := all[i%len(all)]; r != nil {
+				picked = append(picked, r)
+			}
+			i /= len(all)
+		}
+		if set := schema.SetOf(picked...); set.Version() == v {
+			k := s.target.Known[0]
+			k = k.Replace(t, without(k.Of(t), sub.pick(k.Of(t))).Union(set))
+			return k, k.Of(t), true
+		}
+	}
+	return schema.Snapshot{}, schema.Set{}, false
+}

@@ -1,0 +1,175 @@
+package ads
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sluice-xds/sluice/schema"
+)
+
+// What a client was left with when it went away, and what it says of it.
+
+// elsewhere is what the group's releases hold, as far as anybody remembers: nothing
+// that the client may report.
+func (f *fleet) elsewhere(client schema.Client, rs ...*schema.Resource) *schema.Target {
+	return f.give(&schema.Target{
+		Client: client, Snapshot: f.snapshot(rs...),
+		Known: []schema.Snapshot{f.snapshot(eds("z", "1"), res(edsT, "z", "1"), listener("l", "0", "z"), route("z", "1", "z"))},
+	})
+}
+
+// uses is a gRPC client that has come to what first holds.
+func (f *fleet) uses(node string) *client {
+	f.t.Helper()
+	c := f.dial(node)
+	c.ask(lds, "l")
+	c.expect(lds, "l@1")
+	c.ask(lds, "l")
+	c.ask(rds, "r")
+	c.expect(rds, "r@1")
+	c.ask(rds, "r")
+	c.ask(cds, "a")
+	c.expect(cds, "a@1")
+	c.ask(cds, "a")
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	f.settled(node, func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Done })
+	return c
+}
+
+// A client reports what it accepted last, though no release has it any more.
+func TestS09WhatWasLeftIsRecognised(t *testing.T) {
+	f := newFleet(t)
+	f.elsewhere(schema.GRPC, first()...)
+	old := f.uses("n")
+	f.elsewhere(schema.GRPC, eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "a"))
+	old.expect(rds, "r@2")
+	c := f.come(old) // with that under way
+	c.reask(lds, old.acked[lds], "l")
+	c.reask(rds, old.last[rds].VersionInfo, "r") // it had come
+	c.reask(cds, old.acked[cds], "a")
+	c.reask(edsT, old.acked[edsT], "a")
+	c.quiet()
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Converged })
+}
+
+// A client forgets what it asks for no more, and goes on to report the version: what
+// was on its way when it asked again is sent again (grpc-go#7013).
+func TestS09NamesThatWereForgotten(t *testing.T) {
+	both := []*schema.Resource{eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "1", "a")}
+	t.Run("between two streams", func(t *testing.T) {
+		f := newFleet(t)
+		f.set(schema.GRPC, both...)
+		old := f.uses("n")
+		old.ask(edsT, "a", "b")
+		old.expect(edsT, "b@1")
+		old.ask(edsT, "a", "b")
+		old.ask(edsT, "a")
+		old.quiet()
+		old.ask(edsT, "a", "b")
+		old.expect(edsT, "b@1") // and is not answered
+		c := f.come(old)
+		c.reask(edsT, old.acked[edsT], "a", "b")
+		c.expect(edsT, "a@1", "b@1")
+	})
+	t.Run("and the server remembers nothing", func(t *testing.T) {
+		f := newFleet(t)
+		f.set(schema.GRPC, both...)
+		c := f.dial("n")
+		c.reask(edsT, string(schema.SetOf(both[2], both[3]).Version()), "a", "b")
+		c.expect(edsT, "a@1", "b@1")
+	})
+}
+
+// Tables of two releases can be held together: each is recognised.
+func TestS09TablesOfTwoReleases(t *testing.T) {
+	f := newFleet(t)
+	tables := func(r, s string) []*schema.Resource {
+		return []*schema.Resource{eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), listener("m", "1", "s"), route("r", r, "a"), route("s", s, "a")}
+	}
+	f.set(schema.GRPC, tables("1", "1")...)
+	f.set(schema.GRPC, tables("2", "2")...)
+	c := f.dial("n")
+	mixed := tables("1", "2")
+	c.reask(lds, string(schema.SetOf(mixed[2], mixed[3]).Version()), "l", "m")
+	c.reask(cds, string(schema.SetOf(mixed[0]).Version()), "a")
+	c.reask(rds, string(schema.SetOf(mixed[4], mixed[5]).Version()), "r", "s")
+	c.expect(rds, "r@2")
+}
+
+// A stage is entered while an older response is in flight, and sends nothing before
+// the answer. The next path begins from what was sent.
+func TestP03WhatIsInFlightIsWhatMayBeHeld(t *testing.T) {
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	with := func(b, to, table string) []*schema.Resource {
+		return []*schema.Resource{eds("a", "1"), eds("b", b), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", table, to)}
+	}
+	f.set(schema.Envoy, with("1", "b", "2")...)
+	c.expect(cds, "a@1", "b@1")
+	c.ask(cds)
+	c.ask(edsT, "a", "b")
+	c.expect(edsT, "b@1")
+	c.ask(edsT, "a", "b")
+	c.expect(rds, "r@2")
+	f.set(schema.Envoy, with("1", "a", "1")...) // back, which waits for the answer
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Generation == 3 && s.At >= 0 })
+	f.set(schema.Envoy, with("2", "a", "1")...)
+	row := f.settled("n", func(s *schema.SessionRow) bool { return s.Generation == 4 })
+	if !slices.Contains(row.Stages, schema.SwitchRoutes) {
+		t.Errorf("the stages are %v: nothing waits for the table that the client comes to with its next answer", row.Stages)
+	}
+}
+
+// Of a response that is refused, what the words do not name was applied, and is in
+// use: a later one goes on to hold it, though the target has it no more.
+func TestD09GoodPartsOfARefusalStay(t *testing.T) {
+	f := newFleet(t)
+	f.set(schema.GRPC, eds("a", "1"), eds("b", "1"), listener("l", "1", "r"), route("r", "1", "a", "b"))
+	c := f.dial("n")
+	c.ask(lds, "l")
+	c.expect(lds, "l@1")
+	c.ask(lds, "l")
+	c.ask(rds, "r")
+	c.expect(rds, "r@1")
+	c.ask(rds, "r")
+	c.ask(cds, "a", "b")
+	c.expect(cds, "a@1", "b@1")
+	c.nack(cds, "cluster a is bad", "a", "b")
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Nack != nil })
+	f.set(schema.GRPC, eds("a", "2"), listener("l", "1", "r"), route("r", "2", "a"))
+	c.expect(cds, "a@2", "b@1")
+}
+
+// A listener that nobody has on record goes by a response without it.
+func TestG05StrangeListenersGo(t *testing.T) {
+	f := newFleet(t)
+	f.set(schema.GRPC, eds("a", "1"), res(edsT, "a", "1"))
+	c := f.dial("n")
+	c.reask(lds, "strange", "gone")
+	c.reask(rds, "strange", "r")
+	c.reask(cds, "strange", "b")
+	c.expect(cds)
+	c.ask(cds, "b")
+	c.expect(lds)
+}
+
+// A name that is newly asked for is answered with the whole type. What the client
+// holds of the rest stays as it is until its turn.
+func TestS07AnAnswerChangesNothingElse(t *testing.T) {
+	f := newFleet(t)
+	base := []*schema.Resource{eds("a", "1"), res(edsT, "a", "1"), listener("m", "1", "r"), route("r", "1", "a"), route("s", "1", "a")}
+	old := append(slices.Clone(base), listener("l", "1", "r"))
+	open := append(slices.Clone(base), listener("m", "2", "s"))
+	f.give(&schema.Target{
+		Client: schema.GRPC, Snapshot: f.snapshot(open...), Open: true,
+		Known: []schema.Snapshot{f.snapshot(base...), f.snapshot(open...), f.snapshot(old...)},
+	})
+	c := f.dial("n") // a stranger in the middle of a rollout: its word is not enough
+	c.reask(rds, "strange", "r")
+	c.reask(cds, "strange", "a")
+	c.expect(cds, "a@1")
+	c.reask(lds, string(schema.SetOf(base[2]).Version()), "l", "m")
+	c.expect(lds, "l@1", "m@1")
+}
