@@ -209,8 +209,11 @@ func (s *session) state() schema.State {
 		if f.InFlight {
 			st.Maybe = st.Maybe.Replace(t, st.Maybe.Of(t).Union(ts.flight.set))
 		}
-		st.Acked = st.Acked.Replace(t, st.Acked.Of(t).Union(f.Acked.Filter(whole)))
 		held := st.Acked.Of(t)
+		if !f.Acked.Equal(ts.sub.pick(held)) {
+			held = held.Union(f.Acked.Filter(whole))
+			st.Acked = st.Acked.Replace(t, held)
+		}
 		if ts.refused.nack == nil || f.InFlight {
 			continue
 		}
