@@ -16,11 +16,24 @@ func (e *evaluator) stray(in []string, name string) (hint, means string) {
 	if known == nil {
 		return "", ""
 	}
+	if name == "name" && len(in) == 2 {
+		return fmt.Sprintf("the name is the key: %s: NAME: {…}", in[0]), ""
+	}
+	if len(in) == 2 && s.fields[unquote(in[1])] != nil && !slices.Contains(known, name) {
+		return fmt.Sprintf("is %s an entry? its name stands before it: %s: NAME: %s", in[1], in[0], in[1]), allMeant
+	}
+	if other := otherWords[s.def][name]; other != "" {
+		return fmt.Sprintf("did you mean %q?", other), other
+	}
 	best := nearest(name, known)
 	if best != "" && distance(name, best, 2) == 1 {
 		return meant(name, known, ""), best
 	}
-	if places := s.below(name, 1); len(places) > 0 {
+	places := s.below(name, 1)
+	if _, defs := allShapes(); s.def == "#Service" && defs["#Rule"].child(name) != nil { // what others say of an upstream
+		places = append([]string{"routes.NAME.rules[]"}, places...)
+	}
+	if len(places) > 0 {
 		return belongs(name, places), firstOf(places[0])
 	}
 	for i := len(way) - 1; i > 0; i-- {
@@ -53,6 +66,9 @@ func inEntry(name string) string {
 	return belongs(name, places)
 }
 
+// allMeant is what is meant where no field of a struct is what it should be.
+const allMeant = "*"
+
 // belongs says where a field may stand.
 func belongs(name string, places []string) string {
 	return name + " belongs in " + either(places)
@@ -70,16 +86,31 @@ func firstOf(place string) string {
 	return place[:strings.IndexAny(place+".", ".[")]
 }
 
-// below are the structs that hold a field, so many levels down: the one that
-// cannot be left out if it is among them, none if there are too many to choose from.
+// otherWords are what other proxies call some fields, by definition.
+var otherWords = map[string]map[string]string{
+	"#Endpoint": {"host": "address", "ip": "address", "port": "address", "addr": "address", "url": "address"},
+	"#Listener": {"port": "bind", "address": "bind", "listen": "bind"},
+	"#Routes":   {"domains": "hosts", "vhosts": "hosts", "paths": "rules", "matches": "rules"},
+	"#Rule":     {"cluster": "service", "backend": "service", "upstream": "service", "to": "service", "weights": "split", "retries": "retry"},
+	"#Service":  {"upstreams": "endpoints", "hosts": "endpoints", "servers": "endpoints", "host": "dns", "url": "dns"},
+	"#Health":   {"path": "http"},
+	"#Respond":  {"code": "status", "text": "body"},
+	"#Retry":    {"count": "attempts", "retries": "attempts", "conditions": "on"},
+	"":          {"clusters": "services", "backends": "services", "upstreams": "services", "virtual_hosts": "routes", "vhosts": "routes"},
+}
+
+// below are the structs that hold a field, so many levels down: those that cannot
+// be left out if they are among them, none if there are too many to choose from.
 func (s *shape) below(name string, depth int) []string {
 	var places []string
+	best := 0
 	for _, f := range sortedKeys(s.fields) {
 		of, at := s.fields[f].inside(f)
 		if of == nil {
 			continue
 		}
 		var found []string
+		likely := 0
 		switch {
 		case depth > 1:
 			for _, p := range of.below(name, depth-1) {
@@ -87,11 +118,19 @@ func (s *shape) below(name string, depth int) []string {
 			}
 		case of.fields[name] != nil:
 			found = []string{at}
+			if slices.Contains(of.required, name) {
+				likely++
+			}
 		}
-		if len(found) > 0 && slices.Contains(s.required, f) {
-			return found
+		if slices.Contains(s.required, f) {
+			likely++
 		}
-		places = append(places, found...)
+		if len(found) > 0 && likely > best {
+			places, best = nil, likely
+		}
+		if likely == best {
+			places = append(places, found...)
+		}
 	}
 	if len(places) > 3 {
 		return nil
@@ -124,7 +163,10 @@ func (e *evaluator) mismatch(path []string, s *shape, w written) string {
 	if example := e.asIn(path, s, w); example != "" {
 		return want + ", as in " + example
 	}
-	if s.kinds() == cue.StructKind {
+	switch {
+	case len(path) == 1 && s.each != nil:
+		want = fmt.Sprintf("want entries by their names, as in %s: NAME: {…}", path[0])
+	case s.kinds() == cue.StructKind:
 		want += " in braces"
 	}
 	return want + ", found " + short(w.text, 40)
@@ -142,6 +184,8 @@ func (e *evaluator) asIn(path []string, s *shape, w written) string {
 		return way[len(way)-2].shown[path[len(path)-2]]
 	case k == cue.ListKind && s.elem.kinds() == cue.StringKind && w.kind == cue.StringKind && len(w.text) <= 40:
 		return fmt.Sprintf("%s: [%s]", name, w.text)
+	case k == cue.StringKind && w.kind == cue.BytesKind:
+		return fmt.Sprintf("%s: %q", name, strings.Trim(w.text, "'"))
 	case k == cue.StringKind && w.kind&(cue.NumberKind|cue.BoolKind) != 0 && s.fits(&node{kind: k, text: w.text}):
 		return fmt.Sprintf("%s: %q", name, w.text)
 	case w.kind == cue.StringKind && digits.MatchString(text) && s.fits != nil && s.fits(&node{kind: cue.IntKind, text: text}):

@@ -115,6 +115,7 @@ const (
 type translation struct {
 	schema.Diagnostic // its message does not say where
 	kind              errorKind
+	field             string // of where, that is unknown or missing
 	where             string // the field that it is about, as an author would write it
 	once              string // what is said once for a file, not at each use
 	means             string // the field beside it that the author must have meant
@@ -152,7 +153,7 @@ func (e *evaluator) translate(err errors.Error) *translation {
 	case strings.HasPrefix(t.format, "conflicting value"), strings.HasPrefix(t.format, "incompatible list lengths"):
 		t.conflict(e)
 	default:
-		t.value()
+		t.value(e)
 	}
 	return t
 }
@@ -161,7 +162,7 @@ func (e *evaluator) translate(err errors.Error) *translation {
 // then speaks, and the field's name.
 func (t *translation) split() (in []string, name string) {
 	in, name = t.path[:len(t.path)-1], unquote(t.path[len(t.path)-1])
-	t.path = in
+	t.path, t.field = in, name
 	return in, name
 }
 
@@ -170,7 +171,7 @@ func (t *translation) say(code, text, hint string) {
 }
 
 // value translates an error about what a field holds.
-func (t *translation) value() {
+func (t *translation) value(e *evaluator) {
 	text := strings.TrimPrefix(t.err.Error(), strings.Join(t.path, ".")+": ")
 	var also string
 	if len(t.others) > 0 {
@@ -182,6 +183,9 @@ func (t *translation) value() {
 	case strings.HasPrefix(text, "want "):
 		t.kind = wanted
 		t.say("value", text, "")
+		if all := writtenAt(e.files, t.path); len(all) == 1 && all[0].kind == cue.BytesKind {
+			t.Hint = fmt.Sprintf("text stands in double quotes: %q", strings.Trim(all[0].text, "'"))
+		}
 	case strings.HasPrefix(text, "incomplete value") || strings.Contains(text, "non-concrete value"):
 		_, only, ok := strings.Cut(text, "incomplete value ")
 		switch {
@@ -198,7 +202,7 @@ func (t *translation) value() {
 	case strings.HasPrefix(t.format, "imported and not used: %s") && len(t.args) > 0:
 		t.say("import", fmt.Sprintf("%v is imported, but not used", t.args[0]), "take the import out")
 	case strings.HasPrefix(text, "builtin package"):
-		t.say("import", text, "")
+		t.say("import", text, importHint(text))
 	default:
 		t.say(codeCUE, text, also)
 	}
@@ -260,6 +264,19 @@ func (t *translation) importFailed() {
 	}
 }
 
+// importHint is the package that a name which is no package of CUE's could mean.
+func importHint(text string) string {
+	_, after, _ := strings.Cut(text, `"`)
+	name, _, _ := strings.Cut(after, `"`)
+	if path.Base(name) == "schema" || strings.HasPrefix(name, "sluice") {
+		return fmt.Sprintf("did you mean %q?", schemaImport)
+	}
+	if best := nearest(name, standard); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "the packages that CUE has are at https://pkg.go.dev/cuelang.org/go/pkg"
+}
+
 // short cuts a value that may be large.
 func short(s string, n int) string {
 	if len(s) > n {
@@ -294,12 +311,19 @@ func showPath(path []string) string {
 
 // unexplained drops missing fields that another error already accounts for: a
 // definition that does not exist, a misspelling of the very field, or a field
-// that stands beside it instead of in it.
+// that stands beside it instead of in it; and what is in a field that is unknown.
 func unexplained(all []*translation) (out []*translation) {
+	explains := func(o, t *translation) bool {
+		switch {
+		case t.Code == "missing-field" && o.where == t.where:
+			return o.Code == "reference" || o.Code == "unknown-field" && (o.means == t.means || o.means == allMeant)
+		case t.Code == "unknown-field" && o.Code == "unknown-field":
+			return t.where == showPath([]string{o.where, o.field})
+		}
+		return false
+	}
 	for _, t := range all {
-		if t.Code != "missing-field" || !slices.ContainsFunc(all, func(o *translation) bool {
-			return o.where == t.where && (o.Code == "reference" || o.Code == "unknown-field" && o.means == t.means)
-		}) {
+		if !slices.ContainsFunc(all, func(o *translation) bool { return explains(o, t) }) {
 			out = append(out, t)
 		}
 	}
@@ -333,4 +357,37 @@ func (e *evaluator) missing(v cue.Value, path []string) (ds []*translation) {
 		}
 	}
 	return ds
+}
+
+// strays finds fields that do not exist anywhere in what the author wrote: CUE
+// stops looking for them at the first other error of a struct.
+func (e *evaluator) strays(l *lines, path []string) (ts []*translation) {
+	s, _ := e.shapeAt(path)
+	if len(path) == 0 {
+		s = nil // these are said anyway
+	}
+	for _, name := range sortedKeys(l.kids) {
+		kid := append(path[:len(path):len(path)], name)
+		switch {
+		case strings.HasPrefix(name, "_") || strings.HasPrefix(name, "#"):
+		case s != nil && s.elem == nil && digits.MatchString(name) && e.isList(path): // that should be none
+		case s.names() != nil && s.fields[name] == nil:
+			t := &translation{path: path, field: name}
+			t.Pos = l.kids[name].pos
+			hint, means := e.stray(path, name)
+			t.say("unknown-field", fmt.Sprintf("%q is no field here", name), hint)
+			t.means = means
+			ts = append(ts, t)
+		default:
+			if of, _ := e.shapeAt(kid); of != nil {
+				ts = append(ts, e.strays(l.kids[name], kid)...)
+			}
+		}
+	}
+	return ts
+}
+
+// isList reports whether the author gave a field a list.
+func (e *evaluator) isList(path []string) bool {
+	return slices.ContainsFunc(writtenAt(e.files, path), func(w written) bool { return w.kind == cue.ListKind })
 }

@@ -172,7 +172,7 @@ func evalPackage(cctx *cue.Context, ref pkgRef, inst, schemaInst *build.Instance
 	constrain(inst, schemaInst, e.lines)
 	v := cctx.BuildInstance(inst)
 	if err := v.Validate(cue.Concrete(!p.base), cue.Attributes(true), cue.Definitions(true), cue.Hidden(true)); err != nil {
-		p.bad = together(unexplained(append(e.translations(err), e.missing(v, nil)...)))
+		p.bad = together(unexplained(slices.Concat(e.translations(err), e.missing(v, nil), e.strays(e.lines, nil))))
 	}
 	p.bad = append(p.bad, e.unknown(v)...)
 	if len(p.bad) > 0 {
@@ -240,7 +240,9 @@ func (e *evaluator) unknown(v cue.Value) schema.Diagnostics {
 			continue
 		}
 		hint := inEntry(name)
-		if hint == "" || nearest(name, sortedKeys(topLevel)) != "" {
+		if other := otherWords[""][name]; other != "" {
+			hint = fmt.Sprintf("did you mean %q?", other)
+		} else if hint == "" || nearest(name, sortedKeys(topLevel)) != "" {
 			hint = meant(name, sortedKeys(topLevel), "a helper begins with _ (hidden) or # (definition)")
 		}
 		ds = append(ds, schema.Diagnostic{

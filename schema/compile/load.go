@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -171,10 +172,13 @@ func (s *source) list(dir string) schema.Diagnostics {
 			name = f.PackageName()
 		}
 		if name == "" || name == "_" {
+			hint := fmt.Sprintf("begin it with: package %s", suggestPackage(in))
+			if lateClause.Match(s.tree.files[p].data) {
+				hint = "put the package clause first, above the imports"
+			}
 			ds = append(ds, schema.Diagnostic{
 				Pos: schema.Pos{File: p, Line: 1, Col: 1}, Code: "no-package",
-				Message: "the file has no package clause, so no package holds what it says",
-				Hint:    fmt.Sprintf("begin it with: package %s", suggestPackage(in)),
+				Message: "the file has no package clause, so no package holds what it says", Hint: hint,
 			})
 			continue
 		}
@@ -186,6 +190,8 @@ func (s *source) list(dir string) schema.Diagnostics {
 	}
 	return s.readable(ds)
 }
+
+var lateClause = regexp.MustCompile(`(?m)^package [a-z]`)
 
 // takesPart reports whether a file is part of a package, by its name.
 func takesPart(base string) bool {

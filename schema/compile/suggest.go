@@ -25,6 +25,9 @@ func meant(name string, known []string, otherwise string) string {
 // name, or returns "". Of equally near ones the first in order wins.
 func nearest(name string, known []string) string {
 	best, at := "", 1+max(1, len(name)/3)
+	if len(name) < 2 {
+		return ""
+	}
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k), at); d < at && d < len(k) {
 			best, at = k, d

@@ -137,6 +137,7 @@ func firstIn(e ast.Expr) ast.Expr {
 
 var (
 	word      = regexp.MustCompile(`[^\s"'\[\]{}(),]+`)
+	braced    = regexp.MustCompile(`^\s*[\w"-]+(: *[\w"-]+)* +\{`)
 	colonless = regexp.MustCompile(`^\s*([\w-]+) +("|\d)`)
 	assigned  = regexp.MustCompile(`^\s*[\w"-]+\s*=[^=~]`)
 )
@@ -144,13 +145,21 @@ var (
 // syntaxHint is what the author most likely has to do about what cannot be parsed.
 func syntaxHint(d schema.Diagnostic, src []byte) string {
 	lines := strings.Split(string(src), "\n")
+	line := ""
+	if d.Pos.Line > 0 && d.Pos.Line <= len(lines) {
+		line = strings.TrimSpace(lines[d.Pos.Line-1])
+	}
 	open := lastOpen(string(src))
 	switch {
 	case strings.HasPrefix(d.Message, "expected 'EOF', found '"):
 		return "there is one too many of it"
 	case open != nil && (open.mismatched || strings.HasSuffix(d.Message, "found 'EOF'")):
 		return fmt.Sprintf("the %c at %s:%d:%d is not closed", open.is, d.Pos.File, open.line, open.col)
-	case d.Pos.Line <= len(lines) && strings.TrimSpace(lines[d.Pos.Line-1]) == "package":
+	case strings.HasPrefix(line, "#"):
+		return "a comment begins with //"
+	case strings.HasPrefix(line, "import "):
+		return "imports stand right below the package clause"
+	case line == "package":
 		return "name the package: package " + suggestPackage(path.Dir(d.Pos.File))
 	}
 	for _, at := range []int{d.Pos.Line - 1, d.Pos.Line - 2} {
@@ -161,8 +170,16 @@ func syntaxHint(d schema.Diagnostic, src []byte) string {
 			return "a field is written name: value"
 		}
 	}
-	if at := d.Pos.Line - 1; at >= 0 && at < len(lines) {
-		return quoteHint(lines[at], d.Pos.Col-1)
+	if d.Pos.Line > 0 && d.Pos.Line <= len(lines) {
+		if hint := quoteHint(lines[d.Pos.Line-1], d.Pos.Col-1); hint != "" {
+			return hint
+		}
+	}
+	switch {
+	case strings.HasPrefix(d.Message, "missing ',' in list") && strings.Contains(line, ":"):
+		return "an element with fields stands in braces: [{name: value}]"
+	case strings.HasPrefix(d.Message, "missing ',' in struct"):
+		return "fields on one line are parted by commas"
 	}
 	return ""
 }
@@ -182,6 +199,9 @@ func quoteHint(line string, col int) string {
 		case before != "" && slices.Contains([]string{":", "[", ","}, before[len(before)-1:]) && !label:
 			return fmt.Sprintf("text stands in quotes: %q", w)
 		}
+	}
+	if braced.MatchString(line) {
+		return "a field is written name: {…}, with a colon"
 	}
 	if m := colonless.FindStringSubmatch(line); m != nil && m[1] != "package" && m[1] != "import" {
 		return "a field is written name: value, with a colon"

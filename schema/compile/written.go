@@ -2,6 +2,7 @@ package compile
 
 import (
 	"strconv"
+	"strings"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
@@ -68,6 +69,9 @@ func writtenAs(e ast.Expr, path []string) []written {
 		}
 	case *ast.BasicLit:
 		if len(path) == 0 {
+			if strings.HasPrefix(e.Value, "'") {
+				return []written{{cue.BytesKind, e.Value, e.Pos()}}
+			}
 			return []written{{kindOf(e.Kind), e.Value, e.Pos()}}
 		}
 	case *ast.Interpolation:
