@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -44,10 +45,7 @@ func (s *Server) loadOf(node string, target *schema.Target) schema.Set {
 // reported tells a node's sessions of a load report. It covers the time since from,
 // which is zero for a stream that only begins; the next is due in every.
 func (s *Server) reported(node string, ws []LoadWindow, from, now time.Time, every time.Duration) {
-	sent := map[string]uint64{}
-	for _, w := range ws {
-		sent[w.Cluster] += w.Dropped + max(w.Issued, w.Succeeded+w.Failed, w.InProgress)
-	}
+	sent := requestsOf(ws)
 	until := now.Add(every + reportSlack)
 	for _, sess := range s.of(node) {
 		sess.mu.Lock()
@@ -77,4 +75,55 @@ func (s *session) busy(sent map[string]uint64, from, now, until time.Time) []sch
 		}
 	}
 	return out
+}
+
+// ClusterLoad is what the nodes of a group sent to a cluster.
+type ClusterLoad struct {
+	Group    string `json:"group"`
+	Cluster  string `json:"cluster"`
+	Requests uint64 `json:"requests"`
+	Nodes    int    `json:"nodes"` // that sent some
+}
+
+// Requests adds up the newest load report of each node that came since a time, by
+// group and cluster. Clusters without requests are left out.
+func (v View) Requests(since time.Time) []ClusterLoad {
+	type of struct{ group, cluster string }
+	sum := map[of]*ClusterLoad{}
+	for _, n := range v.Nodes() {
+		for _, row := range rows[*loadRow](v, loadTable, "id", n.ID) {
+			last := row.reports[len(row.reports)-1]
+			if !last[0].To.After(since) {
+				continue
+			}
+			for cluster, requests := range requestsOf(last) {
+				k := of{n.Group, cluster}
+				if sum[k] == nil {
+					sum[k] = &ClusterLoad{Group: n.Group, Cluster: cluster}
+				}
+				sum[k].Requests += requests
+				sum[k].Nodes++
+			}
+		}
+	}
+	out := make([]ClusterLoad, 0, len(sum))
+	for _, c := range sum {
+		out = append(out, *c)
+	}
+	slices.SortFunc(out, func(a, b ClusterLoad) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	return out
+}
+
+// requestsOf are the requests of one report, by cluster: those that were sent or
+// dropped in its time, or else open at its end.
+func requestsOf(ws []LoadWindow) map[string]uint64 {
+	sent := map[string]uint64{}
+	for _, w := range ws {
+		if n := w.Dropped + max(w.Issued, w.Succeeded+w.Failed, w.InProgress); n > 0 {
+			sent[w.Cluster] += n
+		}
+	}
+	return sent
 }

@@ -148,3 +148,31 @@ func TestR10ComesBack(t *testing.T) {
 		t.Errorf("sessions of %d nodes are left", n)
 	}
 }
+
+func TestRequestsOfTheNewestReports(t *testing.T) {
+	l := newLedger()
+	now := time.Unix(1e9, 0)
+	report := func(node string, at time.Time, ws ...LoadWindow) {
+		for i := range ws {
+			ws[i].Node, ws[i].To = node, at
+		}
+		l.loads.add(l, ws)
+		txn := l.db.Txn(true)
+		l.loads.write(txn, windowsInAll)
+		txn.Commit()
+	}
+	for i, group := range []string{"g", "g", "other", "g"} {
+		node := string(rune('a' + i))
+		l.update(schema.Node{ID: node}, func(r *schema.NodeRow) { r.Group = group })
+	}
+	report("a", now, LoadWindow{Cluster: "x", Issued: 100})
+	report("a", now.Add(time.Second), LoadWindow{Cluster: "x", Issued: 1, Locality: "l1"}, LoadWindow{Cluster: "x", InProgress: 2, Locality: "l2"}, LoadWindow{Cluster: "z"})
+	report("b", now, LoadWindow{Cluster: "x", Dropped: 4}, LoadWindow{Cluster: "y", Succeeded: 5, Failed: 6})
+	report("c", now, LoadWindow{Cluster: "x", Issued: 7})
+	report("d", now.Add(-time.Minute), LoadWindow{Cluster: "x", Issued: 1000})
+	report("stranger", now, LoadWindow{Cluster: "x", Issued: 1000})
+	want := []ClusterLoad{{"g", "x", 7, 2}, {"g", "y", 11, 1}, {"other", "x", 7, 1}}
+	if got := (View{l.db.Txn(false)}).Requests(now.Add(-time.Second)); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -38,6 +38,7 @@ func (a *admin) routes() []adminRoute {
 		{"GET", "/v1/events", a.events},
 		{"GET", "/v1/nodes", a.nodes},
 		{"GET", "/v1/nodes/{id}", a.node},
+		{"GET", "/v1/loads", a.loads},
 		{"GET", "/v1/history", a.history},
 		{"POST", "/v1/intents", a.intents},
 		{"POST", "/v1/sync", a.sync},

@@ -100,6 +100,7 @@ func TestAdminAPI(t *testing.T) {
 	f.call(doc, 200, "GET", "/v1/status", "/v1/status", "")
 	f.call(doc, 200, "GET", "/v1/status", "/v1/status?nodes=none", "")
 	f.call(doc, 400, "GET", "/v1/status", "/v1/status?nodes=some", "")
+	f.call(doc, 200, "GET", "/v1/loads", "/v1/loads", "")
 	f.call(doc, 200, "GET", "/v1/nodes", "/v1/nodes?sort=trouble&limit=2", "")
 	f.call(doc, 400, "GET", "/v1/nodes", "/v1/nodes?state=gone", "")
 	f.call(doc, 404, "GET", "/v1/nodes", "/v1/nodes?group=egde", "")

@@ -76,6 +76,14 @@ func (c *adminClient) node(ctx context.Context, id string) (*nodeDocument, error
 	return &doc, c.sameFormat(doc.FormatVersion)
 }
 
+func (c *adminClient) loads(ctx context.Context) (*loadsDocument, error) {
+	var doc loadsDocument
+	if err := c.get(ctx, "/v1/loads", &doc); err != nil {
+		return nil, err
+	}
+	return &doc, c.sameFormat(doc.FormatVersion)
+}
+
 func (c *adminClient) history(ctx context.Context) (*historyDocument, error) {
 	var doc historyDocument
 	if err := c.get(ctx, "/v1/history", &doc); err != nil {

@@ -32,6 +32,8 @@ type planBase struct {
 	state  string
 	nodes  planNodes
 	differ []planNode
+	// requests are those of the nodes' last load reports, by cluster.
+	requests map[string]uint64
 }
 
 // newPlan makes the document.
@@ -119,7 +121,7 @@ func (b *planBuilder) group(g *schema.Group) error {
 		b.tests(g.Name, path)
 	}
 	b.doc.Groups = append(b.doc.Groups, row)
-	b.prove(g, proof, append(hazards, planner.Emptied(w.from.snap, w.from.fleet.Live, to.fleet.Live)...))
+	b.prove(g, proof, slices.Concat(hazards, planner.Emptied(w.from.snap, w.from.fleet.Live, to.fleet.Live), planner.Busy(path, base.requests)))
 	return b.traffic(g.Name, w.from.snap, to.snap)
 }
 

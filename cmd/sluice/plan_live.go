@@ -33,13 +33,16 @@ func (p *planRun) ask(ctx context.Context) (st *reconcile.Status, err error) {
 func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Status) error {
 	p.say("base: what the nodes of the server at %s have acknowledged", p.server.at)
 	in.live, in.base = true, planRevision{Branch: st.Source.Branch, From: fromServer}
+	requests, err := p.requests(ctx)
+	if err != nil {
+		return err
+	}
 	var bases []string
 	for i := range st.Groups {
 		g := &st.Groups[i]
-		b := planBase{commit: g.Base, state: g.State, nodes: planNodes{
+		b := planBase{commit: g.Base, state: g.State, requests: requests[g.Name], nodes: planNodes{
 			Total: g.Connected + g.Expected, Acked: g.AtTarget, Disconnected: g.Expected,
 		}}
-		var err error
 		if b.fleet, err = p.held(ctx, g.Name, g.Base); err != nil {
 			return err
 		}
@@ -77,6 +80,22 @@ func (p *planRun) connected(ctx context.Context, in *planInput) error {
 		}
 	}
 	return nil
+}
+
+// requests asks for the requests that nodes sent to each cluster lately, by group.
+func (p *planRun) requests(ctx context.Context) (map[string]map[string]uint64, error) {
+	doc, err := p.client.loads(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask for the load: %w", err)
+	}
+	out := map[string]map[string]uint64{}
+	for _, c := range doc.Clusters {
+		if out[c.Group] == nil {
+			out[c.Group] = map[string]uint64{}
+		}
+		out[c.Group][c.Cluster] = c.Requests
+	}
+	return out, nil
 }
 
 // held compiles a commit that the nodes of a group hold.
