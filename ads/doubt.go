@@ -34,17 +34,26 @@ func (s *session) unheard(t schema.Type) {
 	unsure := f.InFlight && s.divisible(t)
 	switch t {
 	case schema.Endpoints:
-		unsure = f.InFlight || f.Resend.Len() > 0 || s.early.Len() > 0
-	case schema.Routes:
-		l := &s.facts.Types[schema.Listeners]
-		for r := range l.Acked.Union(l.Flight).All() {
-			// It asked for none.
-			unsure = unsure || f.Sub != nil && f.Acked.Len() == 0 && slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == t && !f.Sub.Covers(ref.Name) })
-		}
+		unsure = f.InFlight || f.Resend.Len() > 0 || s.early.Len() > 0 ||
+			s.types[schema.Clusters].nonce != 0 && s.lacks(schema.Clusters, t)
+	case schema.Routes: // it asked for none
+		unsure = unsure || f.Sub != nil && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t)
 	}
 	if unsure && s.srv.memory.doubt(s.node.ID, t) < unanswered {
 		s.srv.memory.record(s.node.ID, t, unanswered)
 	}
+}
+
+// lacks reports whether what a client has of a type refers to something of another
+// that it was not sent.
+func (s *session) lacks(t, of schema.Type) bool {
+	f, has := &s.facts.Types[t], s.facts.Types[of].Acked
+	for r := range f.Acked.Union(f.Flight).All() {
+		if slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == of && has.Get(ref.Name) == nil }) {
+			return true
+		}
+	}
+	return false
 }
 
 // divisible reports whether the response in flight may be applied in part: of one
@@ -95,6 +104,7 @@ func (s *session) leftover(t schema.Type, req *request, listed schema.Set) bool 
 		}
 	}
 	set := unsent(schema.SetOf(left...))
+	s.spares = s.spares || set.Len() > 0
 	ts.unknown = ts.unknown.Union(set)
 	s.held = s.held.Replace(t, s.held.Of(t).Union(set))
 	return set.Len() > 0

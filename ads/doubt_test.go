@@ -108,6 +108,9 @@ func TestD09WhatWasGoodOfARefusalIsRemoved(t *testing.T) {
 		f.set(schema.Envoy, first()...)
 		c = f.comeDelta(c)
 		c.expect(cds, "-bad", "-good")
+		f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+		c.ack(cds)
+		c.expect(cds, "a@2") // and nothing of what cannot be sent
 	})
 	t.Run("forgotten in a crash", func(t *testing.T) {
 		f := newFleet(t)
@@ -251,6 +254,29 @@ func TestO05EndpointsThatWereNotHeardOfAreSentAgain(t *testing.T) {
 		c = f.comeDelta(c)
 		c.resume(edsT, c.holds[edsT], "a")
 		c.expect(edsT, "a@1")
+	})
+	t.Run("of a cluster that came", func(t *testing.T) {
+		f := newFleet(t, with(eds("b", "1"), res(edsT, "b", "1"))...)
+		c := f.dial("n")
+		c.ask(cds)
+		c.expect(cds, "a@1", "b@1")
+		c.ask(cds)
+		c.ask(edsT, "a", "b")
+		all := c.expect(edsT, "a@1", "b@1").VersionInfo
+		c.ask(edsT, "a", "b")
+		c.quiet()
+		c.ask(edsT, "a") // b is gone, and comes again
+		c.quiet()
+		f.set(schema.Envoy, with(eds("b", "2"), res(edsT, "b", "1"))...)
+		c.expect(cds, "a@1", "b@2")
+		c.ask(cds)
+		c.quiet()
+		c.close()
+		f.settledAway("n")
+		c = f.come(c)
+		c.reask(cds, c.acked[cds])
+		c.reask(edsT, all, "a", "b")
+		c.expect(edsT, "a@1", "b@1")
 	})
 	t.Run("by one that started since", func(t *testing.T) {
 		f := newFleet(t, first()...)

@@ -251,7 +251,11 @@ func (s *session) owed(t schema.Type, want schema.Set) schema.Set {
 	}
 	moves := s.moves(t)
 	if moves && f.Resend.Len() == 0 && ts.unknown.Len() == 0 {
-		return ts.sub.news(f.Acked, want)
+		news := ts.sub.news(f.Acked, want)
+		if s.spares {
+			return news.Filter(func(r *schema.Resource) bool { return r.Body != nil || t.Live() })
+		}
+		return news
 	}
 	var owed []*schema.Resource
 	for old, now := range schema.Diff(f.Acked, want) {
@@ -264,7 +268,7 @@ func (s *session) owed(t schema.Type, want schema.Set) schema.Set {
 		again = ts.unknown.Union(again)
 	}
 	for r := range again.All() {
-		if w := want.Get(r.Name); w != nil && (w.Body != nil || t.Live()) { // see spare
+		if w := want.Get(r.Name); w != nil && (w.Body != nil || t.Live()) {
 			owed = append(owed, w)
 		}
 	}

@@ -60,10 +60,13 @@ func (s *session) resume(t schema.Type, req *request) {
 	case !found:
 		ts.strange = true
 		s.suppose()
-		s.held = s.held.Replace(t, schema.Set{})
+		if t == schema.Routes && s.target.Client == schema.GRPC {
+			s.puzzled = true // until then what the rest of it was recognised by will do
+		} else {
+			s.held = s.held.Replace(t, schema.Set{})
+		}
 		s.spare(t)
 		ts.before = s.maybe.Of(t)
-		s.puzzled = s.puzzled || t == schema.Routes && s.target.Client == schema.GRPC
 	case s.path == nil:
 		s.held = was
 		if s.was.knows(t, ts.sub.pick(set)) { // what it says no more of yet may be under way as it was

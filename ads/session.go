@@ -28,6 +28,7 @@ type session struct {
 	held    schema.Snapshot
 	maybe   schema.Snapshot
 	blank   bool
+	spares  bool                  // its path may have what cannot be sent
 	fresh   bool                  // taken for a process that has just begun; nothing speaks against it
 	early   schema.Set            // clusters that were sent before endpoints were asked for
 	sure    [schema.NumTypes]bool // the client came back and said what it holds
@@ -283,6 +284,7 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 		}
 	}
 	ts.unknown = ts.unknown.Union(news).Union(s.dropped(t, sent))
+	s.spares = true
 	f.Nack = n
 	s.srv.stats.Types[t].Nacks.Add(1)
 	ts.doubt = refused
