@@ -184,6 +184,8 @@ func (e *evaluator) asIn(path []string, s *shape, w written) string {
 		return way[len(way)-2].shown[path[len(path)-2]]
 	case k == cue.ListKind && s.elem.kinds() == cue.StringKind && w.kind == cue.StringKind && len(w.text) <= 40:
 		return fmt.Sprintf("%s: [%s]", name, w.text)
+	case k == cue.StringKind && w.name && !helper(w.text) && s.fits(&node{kind: k, text: w.text}): // text without its quotes
+		return fmt.Sprintf("%s: %q", name, w.text)
 	case k == cue.StringKind && w.kind == cue.BytesKind:
 		return fmt.Sprintf("%s: %q", name, strings.Trim(w.text, "'"))
 	case k == cue.StringKind && w.kind&(cue.NumberKind|cue.BoolKind) != 0 && s.fits(&node{kind: k, text: w.text}):

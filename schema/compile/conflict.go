@@ -10,43 +10,56 @@ import (
 // of another kind than the schema wants.
 func (t *translation) conflict(e *evaluator) {
 	s, _ := e.shapeAt(t.path)
-	all := writtenAt(e.files, t.path)
-	for _, w := range all {
-		if s.kinds() != 0 && w.kind&s.kinds() == 0 {
-			t.kind = refused
-			t.Pos, _ = position(w.pos)
-			t.say("value", e.mismatch(t.path, s, w), "")
+	var all, names []written
+	for _, w := range writtenAt(e.files, t.path) {
+		switch {
+		case w.name:
+			names = append(names, w)
+		case s.kinds() != 0 && w.kind&s.kinds() == 0:
+			t.refuse(e, s, w)
 			return
+		default:
+			all = append(all, w)
 		}
 	}
 	lists := strings.HasPrefix(t.format, "incompatible list lengths")
-	if t.twice(all) {
-		return
-	}
-	if s.kinds() != 0 && len(t.args) >= 2 && !lists {
-		t.kind = refused
+	switch {
+	case t.twice(all):
+	case s.kinds() != 0 && len(names) > 0:
+		t.refuse(e, s, names[0])
+	case s.kinds() != 0 && len(t.args) >= 2 && !lists:
 		got := written{text: fmt.Sprint(t.args[0])}
 		if len(t.args) == 4 && s.kinds()&kindNames[fmt.Sprint(t.args[2])] != 0 || len(all) > 0 && got.text != all[0].text {
 			got.text = fmt.Sprint(t.args[1])
 		}
-		t.say("value", e.mismatch(t.path, s, got), "")
-		return
+		t.refuse(e, s, got)
+	case lists && len(all) > 1 && len(t.args) == 2:
+		first, _ := position(all[0].pos)
+		t.Pos, _ = position(all[len(all)-1].pos)
+		t.say("conflict", fmt.Sprintf("is written twice, as lists of %v and of %v", t.args...), "also at "+first.String())
+	default:
+		t.contradicted()
 	}
+}
+
+// refuse says that a field's value is of another kind than it must be.
+func (t *translation) refuse(e *evaluator, s *shape, w written) {
+	t.kind = refused
+	if pos, ok := position(w.pos); ok {
+		t.Pos = pos
+	}
+	t.say("value", e.mismatch(t.path, s, w), "")
+}
+
+// contradicted says that a field has two values, as CUE has them.
+func (t *translation) contradicted() {
 	text := t.err.Error()
-	switch {
-	case lists && len(t.args) == 2:
-		text = fmt.Sprintf("is written twice, as lists of %v and of %v", t.args...)
-	case len(t.args) >= 2:
+	if len(t.args) >= 2 {
 		text = fmt.Sprintf("has two values that contradict each other: %s and %s", short(fmt.Sprint(t.args[0]), 60), short(fmt.Sprint(t.args[1]), 60))
 	}
 	var also string
 	if len(t.others) > 0 {
 		also = "also at " + strings.Join(t.others, ", ")
-	}
-	if lists && len(all) > 1 {
-		first, _ := position(all[0].pos)
-		t.Pos, _ = position(all[len(all)-1].pos)
-		also = "also at " + first.String()
 	}
 	t.say("conflict", text, also)
 }

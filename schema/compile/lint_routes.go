@@ -35,7 +35,15 @@ func (m *model) hostname(r *routes, what string, i int, h string) {
 	star := strings.Count(h, "*")
 	switch {
 	case h == "" || strings.ContainsAny(h, " /"):
-		m.error(pos, "host", "", "%s: %q is no host name", what, h)
+		hint := ""
+		if _, rest, ok := strings.Cut(h, "://"); ok || strings.Contains(h, "/") {
+			if !ok {
+				rest = h
+			}
+			rest, _, _ = strings.Cut(rest, "/")
+			hint = fmt.Sprintf("leave scheme and path out: %q", rest)
+		}
+		m.error(pos, "host", hint, "%s: %q is no host name", what, h)
 	case star > 1 || star == 1 && h[0] != '*' && h[len(h)-1] != '*':
 		m.error(pos, "host", `write "*.example.com", "example.*" or "*"`, "%s: %q has a star elsewhere than at one end", what, h)
 	}

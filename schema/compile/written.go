@@ -9,14 +9,15 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// written is a literal that the author gave a field.
+// written is a literal that the author gave a field, or a name.
 type written struct {
 	kind cue.Kind
 	text string // as it stands there
 	pos  token.Pos
+	name bool // of another field or helper, whose value it is: kind is not known
 }
 
-// writtenAt finds the literals of a path in a package's files, in order.
+// writtenAt finds the literals and names at a path in a package's files, in order.
 func writtenAt(files []*ast.File, path []string) (out []written) {
 	for _, f := range files {
 		if _, mine := position(f.Pos()); mine {
@@ -55,28 +56,32 @@ func writtenAs(e ast.Expr, path []string) []written {
 		if len(path) > 0 {
 			return writtenIn(e.Elts, path)
 		}
-		return []written{{cue.StructKind, "fields", e.Pos()}}
+		return []written{{kind: cue.StructKind, text: "fields", pos: e.Pos()}}
 	case *ast.ListLit:
 		if len(path) == 0 {
-			return []written{{cue.ListKind, "a list", e.Pos()}}
+			return []written{{kind: cue.ListKind, text: "a list", pos: e.Pos()}}
 		}
 		if i, err := strconv.Atoi(path[0]); err == nil && i < len(e.Elts) {
 			return writtenAs(e.Elts[i], path[1:])
 		}
 	case *ast.UnaryExpr:
 		if lit, ok := e.X.(*ast.BasicLit); ok && len(path) == 0 && (e.Op == token.SUB || e.Op == token.ADD) {
-			return []written{{kindOf(lit.Kind), e.Op.String() + lit.Value, e.Pos()}}
+			return []written{{kind: kindOf(lit.Kind), text: e.Op.String() + lit.Value, pos: e.Pos()}}
 		}
 	case *ast.BasicLit:
 		if len(path) == 0 {
 			if strings.HasPrefix(e.Value, "'") {
-				return []written{{cue.BytesKind, e.Value, e.Pos()}}
+				return []written{{kind: cue.BytesKind, text: e.Value, pos: e.Pos()}}
 			}
-			return []written{{kindOf(e.Kind), e.Value, e.Pos()}}
+			return []written{{kind: kindOf(e.Kind), text: e.Value, pos: e.Pos()}}
+		}
+	case *ast.Ident:
+		if len(path) == 0 && kindNames[e.Name] == 0 {
+			return []written{{text: e.Name, pos: e.Pos(), name: true}}
 		}
 	case *ast.Interpolation:
 		if len(path) == 0 {
-			return []written{{cue.StringKind, "a string", e.Pos()}}
+			return []written{{kind: cue.StringKind, text: "a string", pos: e.Pos()}}
 		}
 	}
 	return nil
