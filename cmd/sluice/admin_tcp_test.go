@@ -191,8 +191,10 @@ func TestTokensChange(t *testing.T) {
 	commit(t, f.repo)
 	running, said, stop := f.serveTCP(serverConfig{})
 	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	get := func(token, path string) *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", running.Admin+path, nil)
+		req, err := http.NewRequestWithContext(ctx, "GET", running.Admin+path, nil)
 		must(t, err)
 		req.Header.Set("Authorization", "Bearer "+token)
 		res, err := http.DefaultClient.Do(req)
@@ -209,6 +211,9 @@ func TestTokensChange(t *testing.T) {
 	f.tokens("read other planted-o-0123456789\n")
 	for lines.Scan() {
 	} // until the server ends it
+	if ctx.Err() != nil {
+		t.Fatal("the stream goes on")
+	}
 	if got := [2]int{code(readToken), code("planted-o-0123456789")}; got != [2]int{401, 200} {
 		t.Errorf("the old token and the new: %v", got)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 )
 
 const plansFleet = `package fleet
@@ -98,6 +99,64 @@ func TestPullRequestWithoutForge(t *testing.T) {
 	code, out := pullRequestJob(t, "gitlab", "http://127.0.0.1:1", clone, commit, commit)
 	if code != 0 || !strings.Contains(out, "No changes.") || !strings.Contains(out, "warning: the report failed") {
 		t.Errorf("ends with %d:\n%s", code, out)
+	}
+}
+
+// What the files of the forges give the script is what that reads, and every input of
+// the action is given.
+func TestPullRequestInputs(t *testing.T) {
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join("../../deploy", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	script, action := read("ci/pull-request.sh"), read("github/action.yml")
+	var doc struct {
+		Inputs map[string]any
+		Runs   struct {
+			Steps []struct{ Env map[string]string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(action), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for name := range doc.Inputs {
+		if !strings.Contains(action, "${{ inputs."+name+" }}") && !strings.Contains(action, "inputs."+name+" !=") {
+			t.Errorf("nothing takes the input %s of the action", name)
+		}
+	}
+	given := 0
+	for _, step := range doc.Runs.Steps {
+		for variable, value := range step.Env {
+			if input, ok := strings.CutPrefix(value, "${{ inputs."); ok && doc.Inputs[strings.TrimSuffix(input, " }}")] == nil {
+				t.Errorf("%s is given an input that is not there: %s", variable, value)
+			}
+			if strings.HasPrefix(variable, "SLUICE_") && variable != "SLUICE_FORGE_TOKEN" { // which is for report
+				given++
+				if !strings.Contains(script, variable) {
+					t.Errorf("the script does not know %s", variable)
+				}
+			}
+		}
+	}
+	if given < 5 {
+		t.Errorf("the action gives the script %d variables", given)
+	}
+	var gitea struct {
+		Jobs map[string]struct {
+			Steps []struct{ With map[string]string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read("gitea/sluice.yml")), &gitea); err != nil {
+		t.Fatal(err)
+	}
+	steps := gitea.Jobs["plan"].Steps
+	for name := range steps[len(steps)-1].With {
+		if doc.Inputs[name] == nil {
+			t.Errorf("the workflow for Gitea gives the action %s, which it does not take", name)
+		}
 	}
 }
 
