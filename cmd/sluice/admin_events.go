@@ -42,9 +42,8 @@ func (a *admin) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
-	// The stream outlasts the server's limits for a request, and a reader that does
+	// The stream outlasts the server's limit for a request, and a reader that does
 	// not read ends it.
-	_ = out.SetReadDeadline(time.Time{})
 	alive := func() { _ = out.SetWriteDeadline(time.Now().Add(eventPatience)) }
 	alive()
 	enc := json.NewEncoder(w)

@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -282,6 +283,22 @@ func TestAdminTLS(t *testing.T) {
 	wants(t, status(0, "pause", "--yes", "--server-ca", ca.file), `^edge `)
 	wants(t, status(0, "history", "--server-ca", ca.file), ` oncall +pause `)
 	wants(t, cli(t, 1, "status", "--server", strings.Replace(running.Admin, "https:", "http:", 1)), `^error: the server at http://\S+ refused GET /v1/status: Client sent an HTTP request to an HTTPS server\.$`)
+
+	// No connection goes on with what an earlier one was trusted for.
+	pool, err := certPool(ca.file, "")
+	must(t, err)
+	again := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ClientSessionCache: tls.NewLRUClientSessionCache(1)},
+	}}
+	for range 2 {
+		res, err := again.Get(running.Admin + "/healthz")
+		must(t, err)
+		_, _ = io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.TLS.DidResume || res.TLS.Version != tls.VersionTLS13 || res.StatusCode != 401 {
+			t.Errorf("resumed: %v, version %x, status %d", res.TLS.DidResume, res.TLS.Version, res.StatusCode)
+		}
+	}
 
 	// Another authority from now on, for the server and its clients.
 	next, nextKey := other.issue(t, "next", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
