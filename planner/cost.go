@@ -31,7 +31,7 @@ func CostOf(p *schema.Path, live schema.Snapshot) Cost {
 		st := &p.Stages[i]
 		for _, t := range schema.AllTypes() {
 			if st.Moves[t] {
-				by[t].add(st, prev.Of(t), live, t)
+				by[t].add(st, prev, live, t)
 			}
 		}
 		prev = st.Snapshot
@@ -48,10 +48,10 @@ func CostOf(p *schema.Path, live schema.Snapshot) Cost {
 }
 
 // add counts the response of a stage.
-func (c *TypeCost) add(st *schema.Stage, prev schema.Set, live schema.Snapshot, t schema.Type) {
+func (c *TypeCost) add(st *schema.Stage, prev, live schema.Snapshot, t schema.Type) {
 	next := st.Snapshot.Of(t)
 	changed, removed := 0, 0
-	for _, r := range schema.Diff(prev, next) {
+	for _, r := range schema.Diff(prev.Of(t), next) {
 		switch {
 		case r == nil:
 			removed++
@@ -60,9 +60,9 @@ func (c *TypeCost) add(st *schema.Stage, prev schema.Set, live schema.Snapshot, 
 			changed += len(r.Chunk())
 		}
 	}
-	if t.Live() { // of these the wants say what is sent again
+	if t.Live() {
 		for _, w := range st.Wants {
-			if r := live.Get(w.Key); w.Type == t && r != nil {
+			if r := live.Get(w.Key); w.Type == t && r != nil && sentAgain(w.Key, prev, st.Snapshot) {
 				changed += len(r.Chunk())
 			}
 		}
@@ -79,4 +79,20 @@ func (c *TypeCost) add(st *schema.Stage, prev schema.Set, live schema.Snapshot, 
 	for r := range next.All() {
 		c.Full += len(r.Chunk())
 	}
+}
+
+// sentAgain reports whether a live resource goes out with a stage: it is new, or
+// what refers to it is, or changes (rule O5). Another stage only waits for it.
+func sentAgain(k schema.Key, prev, next schema.Snapshot) bool {
+	if prev.Get(k) == nil {
+		return true
+	}
+	for t := range schema.NumTypes {
+		for _, r := range next.Of(schema.Type(t)).Referrers(k) {
+			if now := next.Get(r.Key); now != nil && !same(prev.Get(r.Key), now) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -229,6 +229,13 @@ func TestP12Cost(t *testing.T) {
 	if diff := cmp.Diff(want, CostOf(p, live).Types); diff != "" {
 		t.Error(diff)
 	}
+	// Where weight shifts alone, endpoints are waited for, and not sent again.
+	p, live = plan(schema.Envoy, "cluster a\ncluster b\nroute r: x.com / -> a 90, b 10\nlistener l -> r\n",
+		"cluster a\ncluster b\nroute r: x.com / -> a 50, b 50\nlistener l -> r\n")
+	want = []TypeCost{{schema.Routes, 1, size(schema.Routes, "r"), size(schema.Routes, "r")}}
+	if diff := cmp.Diff(want, CostOf(p, live).Types); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // What is equal but for its name was renamed, whatever carries the name along;
