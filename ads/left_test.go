@@ -173,3 +173,26 @@ func TestS07AnAnswerChangesNothingElse(t *testing.T) {
 	c.reask(lds, string(schema.SetOf(base[2]).Version()), "l", "m")
 	c.expect(lds, "l@1", "m@1")
 }
+
+// After a crash nobody knows whether a client dropped a table and asked for it again:
+// one that listeners came to lately is sent again, whatever the client reports.
+func TestS06TablesThatListenersComeTo(t *testing.T) {
+	tables := []*schema.Resource{eds("a", "1"), res(edsT, "a", "1"), route("r", "1", "a"), route("s", "1", "a")}
+	l := listener("l", "1", "r")
+	for _, c := range []struct {
+		name  string
+		since *schema.Resource
+		again bool
+	}{{"moved", listener("l", "2", "s"), true}, {"changed", listener("l", "2", "r"), false}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFleet(t, append(slices.Clone(tables), c.since)...)
+			f.set(schema.Envoy, append(slices.Clone(tables), l)...)
+			n := f.dial("n")
+			n.reask(rds, string(schema.SetOf(tables[2]).Version()), "r")
+			if c.again {
+				n.expect(rds, "r@1")
+			}
+			n.quiet()
+		})
+	}
+}

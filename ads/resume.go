@@ -10,6 +10,7 @@ import (
 // resume takes in what the first request of a type says that the client holds
 // (rules S9, D1), and plans the session's path when that is news.
 func (s *session) resume(t schema.Type, req *request) {
+	met := s.srv.memory.doubt(s.node.ID, t) != unmet
 	s.recollect(t)
 	if req.version == "" && len(req.initial) == 0 {
 		if s.path == nil {
@@ -77,6 +78,9 @@ func (s *session) resume(t schema.Type, req *request) {
 	}
 	if t == schema.Routes && found {
 		s.held = s.held.Replace(t, s.held.Of(t).Union(s.awaited(set)))
+	}
+	if t == schema.Routes && !met {
+		s.resendRetaken()
 	}
 	s.leftover(t, req, set)
 	if f.Acked.Len() > 0 && found && t >= schema.Listeners {

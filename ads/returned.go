@@ -135,6 +135,29 @@ func (s *session) member(names *subscription, cluster schema.Key) bool {
 	return false
 }
 
+// resendRetaken marks the tables that listeners came to or left lately: a client
+// that another server told of it may have dropped one and asked for it again, which
+// the version that it reports does not say. It waits for that (rule S6).
+func (s *session) resendRetaken() {
+	f := &s.facts.Types[schema.Routes]
+	again := func(a, b *schema.Resource) {
+		if a == nil {
+			return
+		}
+		for _, ref := range a.Refs {
+			if ref.Type == schema.Routes && (b == nil || !slices.Contains(b.Refs, ref)) {
+				f.Resend = f.Resend.Union(f.Acked.Only([]string{ref.Name}))
+			}
+		}
+	}
+	for _, k := range s.target.Known {
+		for old, now := range schema.Diff(k.Of(schema.Listeners), s.target.Snapshot.Of(schema.Listeners)) {
+			again(old, now)
+			again(now, old)
+		}
+	}
+}
+
 // strays reports whether the client may route by what nobody has on record, and
 // has not accepted anything in its place yet (rule R6).
 func (s *session) strays() bool {
