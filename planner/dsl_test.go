@@ -271,11 +271,7 @@ func listenerOf(rest string) (proto.Message, error) {
 			err = errors.Join(err, err2)
 			source.InitialFetchTimeout = durationpb.New(d)
 		case "filters":
-			for _, f := range strings.Split(val, ",") {
-				cfg, err2 := anypb.New(&rbacv3.RBAC{})
-				err = errors.Join(err, err2)
-				h.HttpFilters = append(h.HttpFilters, &hcmv3.HttpFilter{Name: f, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: cfg}})
-			}
+			err = errors.Join(err, enforce(h, strings.Split(val, ",")))
 		case "ecds":
 			h.HttpFilters = append(h.HttpFilters, &hcmv3.HttpFilter{Name: val, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
 				ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads(), TypeUrls: []string{"t"}},
@@ -295,6 +291,15 @@ func listenerOf(rest string) (proto.Message, error) {
 		Name: "proxy", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: cfg},
 	}}}}
 	return l, errors.Join(err, err2)
+}
+
+// enforce adds filters that judge requests.
+func enforce(h *hcmv3.HttpConnectionManager, names []string) error {
+	cfg, err := anypb.New(&rbacv3.RBAC{})
+	for _, n := range names {
+		h.HttpFilters = append(h.HttpFilters, &hcmv3.HttpFilter{Name: n, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: cfg}})
+	}
+	return err
 }
 
 func tableOf(name string, routes []string) (proto.Message, error) {

@@ -153,8 +153,9 @@ func (b *builder) follow(w wants, next schema.Snapshot) {
 // sorted lists the keys, so that a caller may add some.
 func sorted(w wants) []schema.Key { return slices.SortedFunc(maps.Keys(w), schema.Key.Compare) }
 
-// ready wants a cluster of a snapshot with its members and the endpoints of all. If a route gains weight on it, requests must be possible: to its
-// endpoints or, which only a plan can tell, to those of some member.
+// ready wants a cluster of a snapshot with its members and the endpoints of all. If
+// a route gains weight on it, requests must be possible: to its endpoints or, which
+// only a plan can tell, to those of some member.
 func (b *builder) ready(w wants, in schema.Snapshot, name string) {
 	c := in.Of(schema.Clusters).Get(name)
 	if c == nil {
