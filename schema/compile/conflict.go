@@ -11,7 +11,7 @@ import (
 func (t *translation) conflict(e *evaluator) {
 	s, _ := e.shapeAt(t.path)
 	var all, names []written
-	for _, w := range writtenAt(e.files, t.path) {
+	for _, w := range e.writtenAt(t.path) {
 		switch {
 		case w.name:
 			names = append(names, w)

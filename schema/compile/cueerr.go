@@ -183,7 +183,7 @@ func (t *translation) value(e *evaluator) {
 	case strings.HasPrefix(text, "want "):
 		t.kind = wanted
 		t.say("value", text, "")
-		if all := writtenAt(e.files, t.path); len(all) == 1 && all[0].kind == cue.BytesKind {
+		if all := e.writtenAt(t.path); len(all) == 1 && all[0].kind == cue.BytesKind {
 			t.Hint = fmt.Sprintf("text stands in double quotes: %q", strings.Trim(all[0].text, "'"))
 		}
 	case strings.HasPrefix(text, "incomplete value") || strings.Contains(text, "non-concrete value"):
@@ -313,17 +313,22 @@ func showPath(path []string) string {
 // definition that does not exist, a misspelling of the very field, or a field
 // that stands beside it instead of in it; and what is in a field that is unknown.
 func unexplained(all []*translation) (out []*translation) {
-	explains := func(o, t *translation) bool {
-		switch {
-		case t.Code == "missing-field" && o.where == t.where:
-			return o.Code == "reference" || o.Code == "unknown-field" && (o.means == t.means || o.means == allMeant)
-		case t.Code == "unknown-field" && o.Code == "unknown-field":
-			return t.where == showPath([]string{o.where, o.field})
+	type meant struct{ where, field string }
+	known, unknown := map[meant]bool{}, map[string]bool{}
+	for _, t := range all {
+		switch t.Code {
+		case "reference":
+			known[meant{t.where, allMeant}] = true
+		case "unknown-field":
+			known[meant{t.where, t.means}] = true
+			unknown[showPath([]string{t.where, t.field})] = true
 		}
-		return false
 	}
 	for _, t := range all {
-		if !slices.ContainsFunc(all, func(o *translation) bool { return explains(o, t) }) {
+		switch {
+		case t.Code == "missing-field" && (known[meant{t.where, t.means}] || known[meant{t.where, allMeant}]):
+		case t.Code == "unknown-field" && unknown[t.where]:
+		default:
 			out = append(out, t)
 		}
 	}
@@ -369,7 +374,7 @@ func (e *evaluator) strays(l *lines, path []string) (ts []*translation) {
 	for _, name := range sortedKeys(l.kids) {
 		kid := append(path[:len(path):len(path)], name)
 		switch {
-		case strings.HasPrefix(name, "_") || strings.HasPrefix(name, "#"):
+		case helper(name) && (len(path) > 0 || l.kids[name].of == ""):
 		case s != nil && s.elem == nil && digits.MatchString(name) && e.isList(path): // that should be none
 		case s.names() != nil && s.fields[name] == nil:
 			t := &translation{path: path, field: name}
@@ -389,5 +394,5 @@ func (e *evaluator) strays(l *lines, path []string) (ts []*translation) {
 
 // isList reports whether the author gave a field a list.
 func (e *evaluator) isList(path []string) bool {
-	return slices.ContainsFunc(writtenAt(e.files, path), func(w written) bool { return w.kind == cue.ListKind })
+	return slices.ContainsFunc(e.writtenAt(path), func(w written) bool { return w.kind == cue.ListKind })
 }

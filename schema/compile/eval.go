@@ -219,6 +219,7 @@ func (e *evaluator) loaded(inst *build.Instance) schema.Diagnostics {
 type evaluator struct {
 	lines  *lines
 	files  []*ast.File
+	index  *index // of files, once an error asks
 	pkg    schema.Pos
 	schema *build.Instance
 }

@@ -22,6 +22,7 @@ func (s *source) readable(ds schema.Diagnostics) schema.Diagnostics {
 	ds = ds.Sorted()
 	var out schema.Diagnostics
 	said := map[string]bool{}
+	yamlAt := map[string]int{} // the line that is, of each file; 0 for none
 	for _, d := range ds {
 		known := d.Code == "syntax" || d.Code == "no-package" || d.Code == "reference" || d.Code == "unknown-field"
 		f := s.tree.files[d.Pos.File]
@@ -29,7 +30,15 @@ func (s *source) readable(ds schema.Diagnostics) schema.Diagnostics {
 			out = append(out, d)
 			continue
 		}
-		if line, ok := yamlLine(f.data); ok {
+		line, looked := yamlAt[d.Pos.File]
+		if !looked {
+			line = yamlLine(f.data)
+			yamlAt[d.Pos.File] = line
+		}
+		if line > 0 && said[d.Pos.File] {
+			continue
+		}
+		if line > 0 {
 			d = yamlIn(d.Pos.File, f.data, line)
 		}
 		if said[d.Pos.File] && d.Code == "syntax" {
@@ -53,8 +62,8 @@ var (
 )
 
 // yamlLine finds the first line that only YAML would have: an item of a list, or
-// a field with nothing behind it but deeper lines.
-func yamlLine(src []byte) (int, bool) {
+// a field with nothing behind it but deeper lines. It is 0 if there is none.
+func yamlLine(src []byte) int {
 	lines := strings.Split(string(src), "\n")
 	quoted, depth := false, 0
 	for i, l := range lines {
@@ -68,15 +77,15 @@ func yamlLine(src []byte) (int, bool) {
 			continue
 		}
 		if yamlItem.MatchString(l) {
-			return i + 1, true
+			return i + 1
 		}
 		if m := yamlKey.FindStringSubmatch(l); m != nil && i+1 < len(lines) {
 			if in := indent.FindStringSubmatch(lines[i+1]); in != nil && len(in[1]) > len(m[1]) {
-				return i + 1, true
+				return i + 1
 			}
 		}
 	}
-	return 0, false
+	return 0
 }
 
 // yamlIn says that a file is YAML, and shows a part of it in CUE.

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,12 +18,78 @@ type written struct {
 	name bool // of another field or helper, whose value it is: kind is not known
 }
 
-// writtenAt finds the literals and names at a path in a package's files, in order.
-func writtenAt(files []*ast.File, path []string) (out []written) {
+// index is what a package's files write of each top-level field, and of each
+// entry: there are thousands of entries, and an error may be one of each.
+type index struct {
+	top      map[string][]ast.Expr
+	entries  map[[2]string][]ast.Expr
+	patterns map[string][]ast.Expr // of entries, by their top-level field
+}
+
+func indexOf(files []*ast.File) *index {
+	x := &index{map[string][]ast.Expr{}, map[[2]string][]ast.Expr{}, map[string][]ast.Expr{}}
 	for _, f := range files {
 		if _, mine := position(f.Pos()); mine {
-			out = append(out, writtenIn(f.Decls, path)...)
+			x.decls(f.Decls)
 		}
+	}
+	return x
+}
+
+func (x *index) decls(decls []ast.Decl) {
+	for _, d := range decls {
+		switch d := d.(type) {
+		case *ast.EmbedDecl:
+			if lit, ok := d.Expr.(*ast.StructLit); ok {
+				x.decls(lit.Elts)
+			}
+		case *ast.Field:
+			if name, _, err := ast.LabelName(d.Label); err == nil {
+				x.top[name] = append(x.top[name], d.Value)
+				x.below(name, d.Value)
+			}
+		}
+	}
+}
+
+func (x *index) below(name string, e ast.Expr) {
+	switch e := e.(type) {
+	case *ast.ParenExpr:
+		x.below(name, e.X)
+	case *ast.BinaryExpr:
+		if e.Op == token.AND {
+			x.below(name, e.X)
+			x.below(name, e.Y)
+		}
+	case *ast.StructLit:
+		for _, d := range e.Elts {
+			switch d := d.(type) {
+			case *ast.EmbedDecl:
+				x.below(name, d.Expr)
+			case *ast.Field:
+				if _, pattern := d.Label.(*ast.ListLit); pattern {
+					x.patterns[name] = append(x.patterns[name], d.Value)
+				} else if entry, _, err := ast.LabelName(d.Label); err == nil {
+					x.entries[[2]string{name, entry}] = append(x.entries[[2]string{name, entry}], d.Value)
+				}
+			}
+		}
+	}
+}
+
+// writtenAt finds the literals and names at a path in a package's files: those of
+// patterns first, then in order.
+func (e *evaluator) writtenAt(path []string) (out []written) {
+	if e.index == nil {
+		e.index = indexOf(e.files)
+	}
+	from, rest := e.index.top[unquote(path[0])], path[1:]
+	if len(rest) > 0 && !digits.MatchString(rest[0]) {
+		from = slices.Concat(e.index.patterns[unquote(path[0])], e.index.entries[[2]string{unquote(path[0]), unquote(rest[0])}])
+		rest = rest[1:]
+	}
+	for _, expr := range from {
+		out = append(out, writtenAs(expr, rest)...)
 	}
 	return out
 }
