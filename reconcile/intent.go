@@ -288,6 +288,9 @@ func (l *Loop) weigh(in Intent, name string, g *group) (words, no string) {
 		case !whole && l.ops.Paused != nil:
 			return "", fmt.Sprintf("group %s is paused with all others, by %s: resume all of them", name, by.By)
 		}
+		if g.Parked != nil {
+			return fmt.Sprintf("the pause ends; %s stays parked", at), ""
+		}
 		return "goes on at " + at, ""
 	}
 	if l.ops.Paused != nil || by != nil && in.Verb == Retry {

@@ -221,6 +221,9 @@ func TestR7AbortOfAPausedGroup(t *testing.T) {
 	if g := st.group("front"); g.Paused == nil || !strings.Contains(g.Why, "was aborted by ann") || !strings.Contains(g.Why, "paused by ann") {
 		t.Errorf("the group is %+v", g)
 	}
+	if out, err := r.loop.Do(t.Context(), Intent{Verb: Resume, Group: "front", DryRun: true}); err != nil || out.Groups[0].Words != "the pause ends; "+second[:7]+" stays parked" {
+		t.Errorf("resume: %+v, %v", out, err)
+	}
 	third := r.merge(frontOnly("v3"))
 	r.until("the next commit to wait", func(st *Status) bool {
 		return st.group("front").Next == third && st.group("front").State == PausedState
