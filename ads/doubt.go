@@ -110,6 +110,58 @@ func (s *session) leftover(t schema.Type, req *request, listed schema.Set) bool 
 	return set.Len() > 0
 }
 
+// giveUp keeps in mind what the client refused, the target does not want, and
+// something else stands for: whatever it accepts next, its path does not come back
+// to that.
+func (s *session) giveUp(t schema.Type) {
+	ts := &s.types[t]
+	for name, v := range ts.refused.versions {
+		old, w := s.facts.Types[t].Acked.Get(name), s.target.Snapshot.Of(t).Get(name)
+		if old == nil {
+			old = ts.before.Get(name)
+		}
+		if !t.Live() && ts.refused.blames(name) && (w == nil || w.Version != v) && old != nil && old.Version != v {
+			ts.avoid(name, v)
+		}
+	}
+}
+
+func (ts *typeState) avoid(name string, v schema.Version) {
+	if slices.Contains(ts.never[name], v) {
+		return
+	}
+	if ts.never == nil {
+		ts.never = map[string][]schema.Version{}
+	}
+	ts.never[name] = append(ts.never[name], v)
+}
+
+// otherwise supposes other versions of what a client came back with and of what a
+// path repeats to it, if it refuses what it was taken to hold: those that it has it
+// accepted once. It reports whether there are any; to wait for the ACK of what no
+// commit wants would be to wait for ever.
+func (s *session) otherwise(t schema.Type, news schema.Set) (found bool) {
+	ts, target := &s.types[t], s.target.Snapshot.Of(t)
+	for r := range news.All() {
+		supposed, wanted := ts.before.Get(r.Name), target.Get(r.Name)
+		if !ts.refused.blames(r.Name) || supposed == nil || supposed.Version != r.Version || wanted != nil && wanted.Version == r.Version {
+			continue
+		}
+		ts.avoid(r.Name, r.Version)
+		for _, k := range slices.Backward(s.target.Known) {
+			o := k.Of(t).Get(r.Name)
+			if o == nil || slices.Contains(ts.never[o.Name], o.Version) {
+				continue
+			}
+			found = true
+			ts.before, ts.unknown = ts.before.With(o), ts.unknown.With(o)
+			s.maybe = s.maybe.Replace(t, s.maybe.Of(t).With(o))
+			break
+		}
+	}
+	return found
+}
+
 // unsent are the names of a set, that a path can carry to its prune, in no version
 // and without anything to send.
 func unsent(set schema.Set) schema.Set {

@@ -314,3 +314,44 @@ func TestS09ATableThatWasDroppedIsSentAgain(t *testing.T) {
 	c.reask(rds, old.acked[rds], "r")
 	c.expect(rds, "r@1")
 }
+
+// A client that came back with what nobody knows is sent all that it may have. If
+// it refuses that, it has other versions of what no commit wants any more: to send
+// it the same again, with each retry and each commit, would end nowhere.
+func TestD09WhatAClientRefusesItDoesNotHold(t *testing.T) {
+	t.Parallel()
+	b := func(content string) []*schema.Resource { return with(eds("b", content), res(edsT, "b", "1")) }
+	f := newFleet(t)
+	f.give(&schema.Target{Client: schema.Envoy, Snapshot: f.snapshot(first()...), Known: []schema.Snapshot{
+		f.snapshot(b("1")...), f.snapshot(b("2")...), f.snapshot(first()...),
+	}})
+	c := f.dial("n")
+	c.reask(cds, "strange")
+	c.expect(cds, "a@1", "b@2")
+	c.nack(cds, "b is bad")
+	c.expect(cds, "a@1", "b@1")
+	c.nack(cds, "b is bad") // in no version that is known: that halts
+	c.quiet()
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Halt })
+}
+
+// What was refused and given up does not come back with the next ACK.
+func TestD09WhatWasGivenUpStaysAway(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	f.set(schema.Envoy, with(res(cds, "b", "1"))...)
+	c.expect(cds, "a@1", "b@1")
+	c.ask(cds)
+	c.quiet()
+	f.set(schema.Envoy, with(res(cds, "b", "2"))...)
+	c.expect(cds, "a@1", "b@2")
+	c.nack(cds, "b is bad")
+	c.quiet()
+	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+	c.expect(cds, "a@2", "b@1")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.ask(cds)
+	c.expect(cds, "a@2")
+}

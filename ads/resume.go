@@ -302,6 +302,7 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 	switch {
 	case retry:
 		for t := range s.types {
+			s.giveUp(schema.Type(t))
 			s.types[t].refused = refusal{}
 		}
 		s.facts.StageAt = now

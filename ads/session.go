@@ -68,6 +68,7 @@ type typeState struct {
 	// before is what the client may have held before this stream, where its word
 	// for that proves nothing: a refusal does not take it away.
 	before  schema.Set
+	never   map[string][]schema.Version // refused, and given up by the target since
 	refused refusal
 	trial   *isolation // of what was refused together (rule D9)
 	beatAt  time.Time  // of the next heartbeat (rule S11)
@@ -249,6 +250,7 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 	f.Acked, f.AckedAt, ts.accepted = ts.sub.accept(f.Acked, sent), now, sent.version
 	s.srv.stats.Types[t].Acks.Observe(now.Sub(f.SentAt))
 	s.touch(t.Live())
+	s.giveUp(t)
 	ts.refused = refusal{}
 	if ts.doubt != noDoubt && ts.unknown.Len() == 0 {
 		ts.doubt = noDoubt
@@ -294,6 +296,11 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 		// The target has changed meanwhile, and may be the cure: the refusal halts
 		// only if the same content is due again.
 		f.Nack = nil
+		s.plan()
+		return
+	}
+	if s.otherwise(t, news) {
+		f.Nack, ts.refused = nil, refusal{}
 		s.plan()
 		return
 	}

@@ -80,12 +80,14 @@ type typed struct {
 
 func (p *proc) String() string { return fmt.Sprintf("%s.%d", p.id, p.gen) }
 
-// connect opens a stream. A client asks again for all that it uses.
+// connect opens a stream. A client asks again for all that it uses; a gRPC client
+// leaves out types of which it uses nothing: to name nothing would be to ask for
+// everything (grpc-go: sendExisting).
 func (p *proc) connect() {
 	p.wire, p.since = openWire(p, p.h.plane), time.Now()
 	for _, t := range used {
 		s := &p.types[t]
-		s.first, s.nonce, s.ack, s.words, s.said, s.due = true, "", "", "", map[string]bool{}, s.asks != nil
+		s.first, s.nonce, s.ack, s.words, s.said, s.due = true, "", "", "", map[string]bool{}, s.asks != nil && (p.team.client == schema.Envoy || len(s.asks.names) > 0)
 		s.dueAt = time.Now()
 	}
 	p.h.log("%s connects", p)
