@@ -89,7 +89,8 @@ func (s *session) tell(step schema.Step, now time.Time) bool {
 const pondering = 2 * time.Second
 
 // guess supposes which tables a gRPC client holds that came back with some that
-// nobody has on record: the least advanced of which it names every cluster.
+// nobody has on record: the least advanced of which it names every cluster or, since
+// it names those of its own virtual host alone, which names all that it does.
 // Requests may be sent by those, whatever it holds: what it sends to next must be
 // warm first, from there (rule G9). It waits for the names, and reports whether
 // it found any.
@@ -100,19 +101,36 @@ func (s *session) guess() bool {
 	}
 	s.puzzled = false
 	var found []*schema.Resource
-next:
 	for _, table := range tables.Names {
-		for _, k := range s.target.Known {
-			if r := k.Of(schema.Routes).Get(table); r != nil && s.covers(names, r) {
-				found = append(found, r)
-				continue next
-			}
+		r := s.earliest(table, func(r *schema.Resource) bool { return s.covers(names, r) })
+		if r == nil && len(tables.Names) == 1 && len(names.Names) > 0 {
+			r = s.earliest(table, func(r *schema.Resource) bool { return namesAll(r, names) })
+		}
+		if r != nil {
+			found = append(found, r)
 		}
 	}
 	supposed := schema.SetOf(found...)
 	s.held = s.held.Replace(schema.Routes, s.held.Of(schema.Routes).Union(supposed))
 	s.maybe = s.maybe.Replace(schema.Routes, without(s.maybe.Of(schema.Routes), supposed))
 	return len(found) > 0
+}
+
+// earliest is the least advanced version of a table that passes, or nil.
+func (s *session) earliest(table string, passes func(*schema.Resource) bool) *schema.Resource {
+	for _, k := range s.target.Known {
+		if r := k.Of(schema.Routes).Get(table); r != nil && passes(r) {
+			return r
+		}
+	}
+	return nil
+}
+
+// namesAll reports whether r names every cluster that a client asks for.
+func namesAll(r *schema.Resource, asks *subscription) bool {
+	return !slices.ContainsFunc(asks.Names, func(name string) bool {
+		return !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Clusters && ref.Name == name })
+	})
 }
 
 // covers reports whether a client asks for every cluster that r sends to or names,

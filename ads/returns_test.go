@@ -2,6 +2,7 @@ package ads
 
 import (
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -151,4 +152,35 @@ func TestR06StrangeTablesHaveNotConverged(t *testing.T) {
 	}
 	c.ask(rds, "r")
 	f.settled("n", func(s *schema.SessionRow) bool { return s.Converged })
+}
+
+// A client names the clusters of its own virtual host alone. Of the tables that it
+// may be given, none of which it names in full, it comes to the one that names all
+// that it does.
+func TestG09StrangeTablesOfOtherVirtualHosts(t *testing.T) {
+	f := newFleet(t)
+	to := func(content string, clusters ...string) []*schema.Resource {
+		rs := []*schema.Resource{listener("l", "1", "r"), route("r", content, clusters...)}
+		for _, c := range []string{"a", "b", "c"} {
+			rs = append(rs, eds(c, "1"), res(edsT, c, "1"))
+		}
+		return rs
+	}
+	now, old := f.snapshot(to("2", "a", "c")...), f.snapshot(to("1", "b", "c")...) // of which the client knows neither
+	f.give(&schema.Target{Client: schema.GRPC, Snapshot: now, Known: []schema.Snapshot{now, old}})
+	c := f.dial("n")
+	c.reask(rds, "strange", "r")
+	c.reask(lds, "strange", "l")
+	c.reask(cds, "strange", "a")
+	c.expect(cds, "a@1")
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(cds, "a")
+	c.ask(edsT, "a")
+	c.expect(lds, "l@1")
+	c.ask(lds, "l")
+	c.expect(rds, "r@2")
+	if s := f.settled("n", func(s *schema.SessionRow) bool { return s.At >= 0 }); slices.Contains(s.Stages, schema.SwitchRoutes) {
+		t.Errorf("it is led from another table: %v", s.Stages)
+	}
 }
