@@ -196,3 +196,20 @@ func TestS06TablesThatListenersComeTo(t *testing.T) {
 		})
 	}
 }
+
+// Clusters are recognised by one release and tables by another: what the tables send
+// to is there, too.
+func TestP02WhatIsRecognisedIsClosed(t *testing.T) {
+	f := newFleet(t)
+	old := []*schema.Resource{eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "1", "a", "b")}
+	now := []*schema.Resource{eds("a", "1"), eds("c", "1"), res(edsT, "a", "1"), res(edsT, "c", "1"), listener("l", "1", "r"), route("r", "2", "c")}
+	before, target := f.snapshot(old...), f.snapshot(now...)
+	f.give(&schema.Target{Client: schema.GRPC, Snapshot: target, Known: []schema.Snapshot{target, before}})
+	c := f.dial("n")
+	c.reask(cds, string(schema.SetOf(old[0]).Version()), "a") // of both
+	c.reask(lds, string(schema.SetOf(old[4]).Version()), "l")
+	c.reask(rds, string(schema.SetOf(old[5]).Version()), "r")
+	f.settled("n", func(s *schema.SessionRow) bool { return s.At >= 0 && len(s.Stages) > 0 })
+	c.ask(cds, "a", "b")
+	c.expect(cds, "a@1", "b@1")
+}

@@ -71,10 +71,14 @@ func (s *session) resume(t schema.Type, req *request) {
 	case s.path == nil:
 		s.held = was
 		if s.was.knows(t, ts.sub.pick(set)) { // what it says no more of yet may be under way as it was
-			s.maybe = s.was.maybe.Replace(t, schema.Set{})
+			maybe := s.was.maybe.Of(t) // but for what it does not ask for: tables that it may hold refer to that
+			s.maybe = s.was.maybe.Replace(t, without(maybe, ts.sub.pick(maybe)))
 		}
 	case !ts.sub.pick(s.held.Of(t)).Equal(ts.sub.pick(set)):
 		s.held = s.held.Replace(t, set)
+		if !was.Of(schema.Clusters).Equal(s.held.Of(schema.Clusters)) {
+			s.enclose(set)
+		}
 	}
 	if t == schema.Routes && found {
 		s.held = s.held.Replace(t, s.held.Of(t).Union(s.awaited(set)))

@@ -153,6 +153,26 @@ func (s *session) member(names *subscription, cluster schema.Key) bool {
 	return false
 }
 
+// enclose takes what a set refers to for something that the client may hold. It was
+// recognised by each type alone, and not of one release; and a path does not begin
+// with what refers to nothing (rule P2).
+func (s *session) enclose(set schema.Set) {
+	for r := range set.All() {
+		for _, ref := range r.Refs {
+			if ref.Type >= schema.Listeners || ref.Edge == schema.Optional || s.held.Get(ref.Key) != nil || s.maybe.Get(ref.Key) != nil {
+				continue
+			}
+			i := slices.IndexFunc(s.target.Known, func(k schema.Snapshot) bool { return k.Get(ref.Key) != nil })
+			if i < 0 {
+				continue
+			}
+			found := s.target.Known[i].Get(ref.Key)
+			s.maybe = s.maybe.Replace(ref.Type, s.maybe.Of(ref.Type).With(found))
+			s.enclose(schema.SetOf(found))
+		}
+	}
+}
+
 // resendRetaken marks the tables that listeners came to or left lately: a client
 // that another server told of it may have dropped one and asked for it again, which
 // the version that it reports does not say. It waits for that (rule S6).
