@@ -79,6 +79,14 @@ func (l *left) at(t schema.Type, v schema.Version, sub *subscription) (schema.Se
 	return schema.Set{}, false
 }
 
+// accepts reports whether a client that reports a version has accepted what was
+// under way when the session before ended.
+func (l *left) accepts(t schema.Type, v schema.Version) bool {
+	return l != nil && slices.ContainsFunc(l.types, func(lt leftType) bool {
+		return lt.t == t && lt.offered.version == v && lt.acked.version != v
+	})
+}
+
 // snapshots are what the client may hold, whole.
 func (l *left) snapshots() []schema.Snapshot {
 	if l == nil {

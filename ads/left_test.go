@@ -54,6 +54,31 @@ func TestS09WhatWasLeftIsRecognised(t *testing.T) {
 	f.settled("n", func(s *schema.SessionRow) bool { return s.Converged })
 }
 
+// A client that reports the version of what was under way has accepted it, all of
+// it, though the server did not hear so.
+func TestS09AVersionIsAnAnswer(t *testing.T) {
+	f := newFleet(t)
+	f.elsewhere(schema.GRPC, append(first(), listener("m", "1", "s"), route("s", "1", "a"))...)
+	old := f.dial("n")
+	old.ask(lds, "l", "m")
+	old.expect(lds, "l@1", "m@1")
+	old.ask(lds, "l", "m")
+	old.ask(rds, "r", "s")
+	old.expect(rds, "r@1", "s@1")
+	c := f.come(old)
+	c.reask(rds, old.last[rds].VersionInfo, "r", "s")
+	c.reask(lds, old.acked[lds], "l", "m")
+	c.ask(cds, "a")
+	c.expect(cds, "a@1")
+	c.ask(cds, "a")
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.quiet()
+	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Done })
+	c.quiet() // the tables are not sent again
+}
+
 // A client forgets what it asks for no more, and goes on to report the version: what
 // was on its way when it asked again is sent again (grpc-go#7013).
 func TestS09NamesThatWereForgotten(t *testing.T) {

@@ -48,6 +48,10 @@ func (s *session) resume(t schema.Type, req *request) {
 		f.Acked, ts.unknown = without(f.Acked, ts.before), ts.unknown.Union(ts.before)
 	} else {
 		was, set, found = s.recognise(t, schema.Version(req.version))
+		if ts.doubt == unanswered && s.was.accepts(t, schema.Version(req.version)) {
+			ts.doubt = noDoubt // this is the answer
+			s.srv.memory.record(s.node.ID, t, noDoubt)
+		}
 		switch {
 		case found && s.trusts(t):
 			f.Acked, ts.accepted = ts.sub.pick(set), schema.Version(req.version)
