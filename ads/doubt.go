@@ -37,7 +37,8 @@ func (s *session) unheard(t schema.Type) {
 		unsure = f.InFlight || f.Resend.Len() > 0 || s.early.Len() > 0 ||
 			s.types[schema.Clusters].nonce != 0 && s.lacks(schema.Clusters, t)
 	case schema.Routes: // it asked for none
-		unsure = unsure || f.Sub != nil && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t)
+		sent := f.Sub != nil || s.types[schema.Listeners].nonce != 0
+		unsure = unsure || sent && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t)
 	}
 	if unsure && s.srv.memory.doubt(s.node.ID, t) < unanswered {
 		s.srv.memory.record(s.node.ID, t, unanswered)
