@@ -34,27 +34,58 @@ func (s *session) unheard(t schema.Type) {
 	unsure := f.InFlight && s.divisible(t)
 	switch t {
 	case schema.Endpoints:
-		unsure = f.InFlight || f.Resend.Len() > 0 || s.early.Len() > 0 ||
-			s.types[schema.Clusters].nonce != 0 && s.lacks(schema.Clusters, t)
+		s.waits = s.waiting().Union(unsent(f.Flight))
+		unsure = s.waits.Len() > 0
 	case schema.Routes: // it asked for none
 		sent := f.Sub != nil || s.types[schema.Listeners].nonce != 0
-		unsure = unsure || sent && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t)
+		unsure = unsure || sent && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t).Len() > 0
 	}
 	if unsure && s.srv.memory.doubt(s.node.ID, t) < unanswered {
 		s.srv.memory.record(s.node.ID, t, unanswered)
 	}
 }
 
-// lacks reports whether what a client has of a type refers to something of another
-// that it was not sent.
-func (s *session) lacks(t, of schema.Type) bool {
-	f, has := &s.facts.Types[t], s.facts.Types[of].Acked
-	for r := range f.Acked.Union(f.Flight).All() {
-		if slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == of && has.Get(ref.Name) == nil }) {
-			return true
+// waiting are the endpoints that the client may wait for, whatever it says that it
+// has of them: those of clusters that it was sent without them, and what an earlier
+// stream left so. What is in flight is not among them.
+func (s *session) waiting() schema.Set {
+	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
+	w := without(s.waits, f.Acked).Union(unsent(f.Resend)).Union(endpointsOf(s.early))
+	switch {
+	case ts.sub != nil && s.types[schema.Clusters].nonce != 0:
+		w = w.Union(s.lacks(schema.Clusters, schema.Endpoints))
+	case ts.sub == nil && s.was != nil:
+		w = w.Union(s.was.waits)
+	}
+	return w
+}
+
+// endpointsOf are the names of the endpoints of clusters.
+func endpointsOf(clusters schema.Set) schema.Set {
+	var names []*schema.Resource
+	for c := range clusters.All() {
+		for _, ref := range c.Refs {
+			if ref.Type == schema.Endpoints {
+				names = append(names, schema.Restore(ref.Key, "", nil, nil))
+			}
 		}
 	}
-	return false
+	return schema.SetOf(names...)
+}
+
+// lacks are the names of another type that what a client has of a type refers to,
+// and that it was not sent.
+func (s *session) lacks(t, of schema.Type) schema.Set {
+	f, has := &s.facts.Types[t], s.facts.Types[of].Acked
+	var names []*schema.Resource
+	for r := range f.Acked.Union(f.Flight).All() {
+		for _, ref := range r.Refs {
+			if ref.Type == of && has.Get(ref.Name) == nil {
+				names = append(names, schema.Restore(ref.Key, "", nil, nil))
+			}
+		}
+	}
+	return schema.SetOf(names...)
 }
 
 // divisible reports whether the response in flight may be applied in part: of one
@@ -75,12 +106,14 @@ func (s *session) vague(t schema.Type, listed schema.Set) schema.Set {
 	if s.trusts(t) {
 		return schema.Set{}
 	}
+	unheard := s.types[t].doubt == unanswered
 	var vague []*schema.Resource
 	for _, k := range s.target.Known {
 		for old, now := range schema.Diff(k.Of(t), listed) {
-			if old != nil && now != nil {
-				vague = append(vague, now)
+			if old == nil || now == nil || unheard && (s.was.brought(now) || s.was.settled(now.Key)) {
+				continue
 			}
+			vague = append(vague, now)
 		}
 	}
 	return schema.SetOf(vague...)

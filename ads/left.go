@@ -12,6 +12,7 @@ import (
 type left struct {
 	held, maybe schema.Snapshot
 	types       []leftType
+	waits       schema.Set // endpoints, as session.waits
 }
 
 type leftType struct {
@@ -19,6 +20,8 @@ type leftType struct {
 	// acked is what the client had accepted last, and offered what it has if it
 	// accepted what was under way; nothing was if that has no version.
 	acked, offered leftSet
+	flying         schema.Set // what was under way
+	unknown        schema.Set // what it was not known to hold
 }
 
 type leftSet struct {
@@ -32,13 +35,13 @@ func (s *session) leaves() *left {
 	if s.path == nil {
 		return s.was
 	}
-	l := &left{held: s.held, maybe: s.maybe}
+	l := &left{held: s.held, maybe: s.maybe, waits: s.waiting()}
 	if s.was != nil {
 		l.types = slices.DeleteFunc(slices.Clone(s.was.types), func(lt leftType) bool { return s.types[lt.t].sub != nil })
 	}
 	for i := range s.types {
 		ts, f := &s.types[i], &s.facts.Types[i]
-		lt := leftType{t: schema.Type(i)}
+		lt := leftType{t: schema.Type(i), unknown: ts.unknown}
 		if ts.sub == nil {
 			continue
 		}
@@ -50,14 +53,12 @@ func (s *session) leaves() *left {
 		}
 		lt.acked = leftSet{ts.accepted, ts.sub.Select(had)}
 		if ts.flight != nil {
-			lt.offered = leftSet{ts.flight.version, ts.sub.accept(f.Acked, ts.flight)}
+			lt.offered, lt.flying = leftSet{ts.flight.version, ts.sub.accept(f.Acked, ts.flight)}, ts.flight.set
 			if !lt.t.Live() {
 				l.maybe = l.maybe.Replace(lt.t, l.maybe.Of(lt.t).Union(lt.offered.set))
 			}
 		}
-		if lt.acked.version != "" || lt.offered.version != "" {
-			l.types = append(l.types, lt)
-		}
+		l.types = append(l.types, lt)
 	}
 	return l
 }
@@ -65,7 +66,7 @@ func (s *session) leaves() *left {
 // at finds what the client holds of a type by the version that it reports: that, of
 // what it asks for, and else what the session before held.
 func (l *left) at(t schema.Type, v schema.Version, sub *subscription) (schema.Set, bool) {
-	if l == nil {
+	if l == nil || v == "" {
 		return schema.Set{}, false
 	}
 	for _, lt := range l.types {
@@ -84,6 +85,42 @@ func (l *left) at(t schema.Type, v schema.Version, sub *subscription) (schema.Se
 func (l *left) accepts(t schema.Type, v schema.Version) bool {
 	return l != nil && slices.ContainsFunc(l.types, func(lt leftType) bool {
 		return lt.t == t && lt.offered.version == v && lt.acked.version != v
+	})
+}
+
+// waiting are the names of endpoints that a client may wait for when it comes back:
+// also those under way, unless it says by their versions that they came.
+func (l *left) waiting(req *request) schema.Set {
+	w := l.waits
+	for _, lt := range l.types {
+		if lt.t != schema.Endpoints || req.of == sotw && l.accepts(lt.t, schema.Version(req.version)) {
+			continue
+		}
+		flying := unsent(lt.flying)
+		for _, e := range req.initial {
+			if r := lt.flying.Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) && l.brought(r) {
+				flying = flying.Without(r.Name)
+			}
+		}
+		w = w.Union(flying)
+	}
+	return w
+}
+
+// brought reports whether a client that has a resource has it from what was under
+// way when the session before ended: that says what came of it.
+func (l *left) brought(r *schema.Resource) bool {
+	return l != nil && slices.ContainsFunc(l.types, func(lt leftType) bool {
+		o, had := lt.flying.Get(r.Name), lt.acked.set.Get(r.Name)
+		return lt.t == r.Type && o != nil && o.Version == r.Version && (had == nil || had.Version != r.Version)
+	})
+}
+
+// settled reports whether nothing of a name was under way or unknown when the session
+// before ended: the client's word for it can be taken.
+func (l *left) settled(k schema.Key) bool {
+	return l != nil && slices.ContainsFunc(l.types, func(lt leftType) bool {
+		return lt.t == k.Type && lt.flying.Get(k.Name) == nil && lt.unknown.Get(k.Name) == nil
 	})
 }
 

@@ -55,7 +55,17 @@ func (m *memory) meet(node string, sess *session) (was *left, stranger bool) {
 	}
 	before.mu.Lock()
 	defer before.mu.Unlock()
+	for _, t := range schema.AllTypes() {
+		before.unheard(t)
+	}
 	return before.leaves(), stranger
+}
+
+// newest reports whether a session is the newest of its node.
+func (m *memory) newest(sess *session) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nodes[sess.node.ID].newest == sess
 }
 
 func (m *memory) greet(node string, sess *session) (before *session, was *left, stranger bool) {

@@ -106,22 +106,32 @@ func (s *session) resume(t schema.Type, req *request) {
 // the version that it reports; the rest is sent.
 func (s *session) resumeLive(t schema.Type, req *request) {
 	ts, f := &s.types[t], &s.facts.Types[t]
+	v, trusts := schema.Version(req.version), s.trusts(t)
+	if t == schema.Endpoints && ts.doubt == unanswered && s.was != nil {
+		trusts = true // but for what it may wait for
+		s.waits = s.waits.Union(s.was.waiting(req))
+	}
 	set := ts.sub.pick(s.srv.live.Load().Of(t))
-	if req.of == delta {
+	switch had, known := s.was.at(t, v, ts.sub); {
+	case !trusts:
+	case req.of == delta:
 		var has []*schema.Resource
 		for _, e := range req.initial {
-			if r := set.Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) && s.trusts(t) {
+			if r := set.Get(string(e[0])); r != nil && string(r.Version) == string(e[1]) {
 				has = append(has, r)
 			}
 		}
 		f.Acked = schema.SetOf(has...)
-	} else if had, ok := s.was.at(t, schema.Version(req.version), ts.sub); ok && s.trusts(t) {
+	case known:
 		f.Acked = ts.sub.pick(had).Filter(func(r *schema.Resource) bool {
 			now := set.Get(r.Name)
 			return now != nil && now.Version == r.Version
 		})
-	} else if set.Version() == schema.Version(req.version) && s.trusts(t) {
+	case set.Version() == v:
 		f.Acked = set
+	}
+	if t == schema.Endpoints {
+		f.Acked = without(f.Acked, s.waits)
 	}
 	if t == schema.Endpoints && ts.doubt == unmet {
 		s.resendSwapped()

@@ -271,8 +271,10 @@ func (s *Server) leave(sess *session, only schema.Type) {
 		return
 	}
 	sess.closed = true
-	for _, t := range schema.AllTypes() {
-		sess.unheard(t)
+	if s.memory.newest(sess) { // or the next has taken over, and asked again
+		for _, t := range schema.AllTypes() {
+			sess.unheard(t)
+		}
 	}
 	left := sess.leaves()
 	for _, t := range [...]*time.Timer{sess.timer, sess.twin} {

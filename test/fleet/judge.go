@@ -46,6 +46,7 @@ type state struct {
 	ever       map[string]bool // all that this stream asked for
 	due        map[string]bool // names that may come though they are held
 	owed       map[string]bool // endpoints that must come again: their cluster changed
+	waits      map[string]bool // endpoints that were owed when an earlier stream ended, and have not come
 	asked      bool
 	answered   bool              // this stream got a response
 	presented  string            // the version that this stream began with
@@ -67,7 +68,7 @@ const (
 func newJudge(delta, restarts bool, breach func(code, words string)) *judge {
 	j := &judge{delta: delta, restarts: restarts, breach: breach}
 	for k := range j.of {
-		j.of[k] = &state{held: map[string]held{}}
+		j.of[k] = &state{held: map[string]held{}, waits: map[string]bool{}}
 	}
 	return j
 }
@@ -79,7 +80,8 @@ func (j *judge) connect() {
 		st.unsure = st.unsure || st.unanswered != nil || st.record != clean
 		st.unanswered, st.refused = nil, nil
 		st.sub, st.asked, st.answered, st.presented = nil, false, false, ""
-		st.ever, st.due, st.owed, st.told = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+		maps.Copy(st.waits, st.owed)
+		st.ever, st.due, st.owed, st.told = map[string]bool{}, maps.Clone(st.waits), map[string]bool{}, map[string]bool{}
 		if st.unsure { // the server cannot know what of it is held
 			for n := range st.held {
 				st.due[n] = true
@@ -251,6 +253,7 @@ func (j *judge) promise(r *response) {
 	for _, h := range r.items {
 		delete(st.due, h.name)
 		delete(st.owed, h.name)
+		delete(st.waits, h.name)
 		delete(st.told, h.name)
 	}
 	for _, n := range r.removed {
