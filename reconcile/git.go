@@ -128,6 +128,10 @@ func OpenGit(o GitOptions) (*Git, error) {
 	if o.Dir == "" {
 		return nil, fmt.Errorf("cannot clone %s: no directory for the clone is given", g.url)
 	}
+	// Storage that is bound to its folder takes no path with "..".
+	if g.dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("cannot clone %s to %s: %w", g.url, o.Dir, err)
+	}
 	sto, err := openClone(g.dir, g.url, g.branch, o.Rebind)
 	var other *OtherRepository
 	switch {

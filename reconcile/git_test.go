@@ -406,6 +406,21 @@ func TestOpenGitRefuses(t *testing.T) {
 	}
 }
 
+// The folder of a clone is named from wherever the server was started.
+func TestOpenGitRelativeDir(t *testing.T) {
+	r := newGitRepo(t)
+	r.push("main", "one")
+	work := filepath.Join(t.TempDir(), "work")
+	noError(t, os.Mkdir(work, 0o700))
+	t.Chdir(work)
+	for _, dir := range []string{"clone", "../clone"} {
+		openGit(t, GitOptions{URL: r.dir, Dir: dir})
+		if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil {
+			t.Errorf("clone in %s: %v", dir, err)
+		}
+	}
+}
+
 // A creation that was cut short is taken up again.
 func TestOpenGitHalfMade(t *testing.T) {
 	r := newGitRepo(t)
