@@ -207,6 +207,9 @@ func troubles(st *reconcile.Status) []string {
 			out = append(out, fmt.Sprintf("%s  %s: %s", g.State, g.Name, g.Why))
 		}
 	}
+	if lines := refusals(st); len(lines) > 0 {
+		out = append(out, strings.Join(lines, "\n"))
+	}
 	const most = 5 // refused nodes
 	for i, r := range st.Refused {
 		if i == most {
@@ -227,6 +230,24 @@ func troubles(st *reconcile.Status) []string {
 	}
 	if st.StoreError != "" {
 		out = append(out, "store  "+st.StoreError)
+	}
+	return out
+}
+
+// refusals are the words of nodes that refuse what their group is at; a halt says
+// its own.
+func refusals(st *reconcile.Status) []string {
+	const most = 5
+	var out []string
+	for i := range st.Nodes {
+		n := &st.Nodes[i]
+		if g := st.Group(n.Group); n.Nack == nil || g == nil || g.Halt != nil {
+			continue
+		}
+		if len(out) == most {
+			return append(out, "NACK  … and more: see sluice nodes --state nacked")
+		}
+		out = append(out, fmt.Sprintf("NACK  node %s of group %s: %s", n.ID, n.Group, clean(n.Why)))
 	}
 	return out
 }

@@ -26,3 +26,21 @@ func TestStatusOfAWaitingCommit(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A node that refuses what its group is at is named, with its words, by a group
+// that has converged too.
+func TestStatusOfARefusalAfterwards(t *testing.T) {
+	st := &reconcile.Status{
+		Groups: []reconcile.GroupStatus{{Name: "edge", State: reconcile.Converged, Base: "3f2a91c0000", Connected: 3, AtTarget: 2}},
+		Nodes: []reconcile.NodeStatus{{
+			ID: "edge-3", Group: "edge", State: reconcile.NodeNacked, Why: "clusters refused: no \x1b[2Jgood",
+			Nack: &schema.Nack{Type: schema.Clusters, Words: "no good"},
+		}},
+		Source: reconcile.SourceStatus{Commit: "3f2a91c0000"},
+	}
+	wants(t, statusTable(st, false), `(?m)^NACK  node edge-3 of group edge: clusters refused: no .*good$`)
+	o := outcomeOf(st, wanted{})
+	if want := "converged: 1 group, 2 nodes at target, 1 not: see sluice nodes"; !o.done || o.said != want {
+		t.Errorf("got %q, %v, want %q", o.said, o.done, want)
+	}
+}

@@ -152,7 +152,7 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 		}
 		return outcome{said: fmt.Sprintf("the server has not seen commit %s yet", short(want.commit))}
 	}
-	nodes, waiting := 0, ""
+	at, nodes, waiting := 0, 0, ""
 	for i := range st.Groups {
 		g := &st.Groups[i]
 		to := g.Target
@@ -171,7 +171,7 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 		case g.State == reconcile.Unsupported && want.reached(to):
 			return outcome{refused: true, said: fmt.Sprintf("group %s is not rolled out: %s", g.Name, g.Why)}
 		case g.State == reconcile.Converged && want.reached(g.Base):
-			nodes += g.AtTarget
+			at, nodes = at+g.AtTarget, nodes+g.Connected
 		case st.Rejected != nil && to == "" && want.reached(st.Rejected.Commit):
 			// The commit was never served: one that came with it is wrong.
 			return outcome{refused: true, said: fmt.Sprintf("commit %s is rejected", short(st.Rejected.Commit))}
@@ -189,5 +189,9 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 	case len(st.Groups) == 0:
 		return outcome{said: "the server has no groups yet"}
 	}
-	return outcome{done: true, said: fmt.Sprintf("converged: %s, %s at target", count(len(st.Groups), "group"), count(nodes, "node"))}
+	said := fmt.Sprintf("converged: %s, %s at target", count(len(st.Groups), "group"), count(at, "node"))
+	if at < nodes { // connected since, or refused it since
+		said += fmt.Sprintf(", %d not: see sluice nodes", nodes-at)
+	}
+	return outcome{done: true, said: said}
 }
