@@ -154,10 +154,41 @@ func (s *session) giveUp(t schema.Type) {
 		if old == nil {
 			old = ts.before.Get(name)
 		}
-		if !t.Live() && ts.refused.blames(name) && (w == nil || w.Version != v) && old != nil && old.Version != v {
+		if !t.Live() && ts.refused.blames(name) && (w == nil || w.Version != v) && s.carries(t, name, v) && old != nil && old.Version != v {
 			ts.avoid(name, v)
 		}
 	}
+}
+
+// carries reports whether the path has a version only because the client may hold
+// it. What a path makes on its way, like a warm table, is no version of the target
+// either, and there is no way without it.
+func (s *session) carries(t schema.Type, name string, v schema.Version) bool {
+	r := s.path.From.Of(t).Get(name)
+	return r != nil && r.Version == v
+}
+
+// disproved forgets that the client may hold what was given up, now that it has
+// accepted what stands in for that, and reports whether its path waits for it.
+func (s *session) disproved(t schema.Type) (found bool) {
+	ts, acked := &s.types[t], s.facts.Types[t].Acked
+	for name, vs := range ts.never {
+		has, carried := acked.Get(name), s.path.From.Of(t).Get(name)
+		if has == nil || carried == nil || has.Version == carried.Version || !slices.Contains(vs, carried.Version) || ts.unknown.Get(name) != nil || !s.awaits(carried) {
+			continue
+		}
+		s.maybe = s.maybe.Replace(t, s.maybe.Of(t).Without(name))
+		found = true
+	}
+	return found
+}
+
+// awaits reports whether a gate of the path, that is not behind the session, waits
+// for the ACK of a resource in its version.
+func (s *session) awaits(r *schema.Resource) bool {
+	return slices.ContainsFunc(s.path.Stages[min(max(s.at, 0), len(s.path.Stages)):], func(st schema.Stage) bool {
+		return slices.ContainsFunc(st.Wants, func(w schema.Want) bool { return w.Key == r.Key && w.Version == r.Version })
+	})
 }
 
 func (ts *typeState) avoid(name string, v schema.Version) {

@@ -51,7 +51,7 @@ func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
 		}
 	}
 	for name, vs := range ts.never {
-		if r := set.Get(name); r != nil && slices.Contains(vs, r.Version) {
+		if r := set.Get(name); r != nil && slices.Contains(vs, r.Version) && s.carries(t, name, r.Version) {
 			set = s.standIn(t, set, name, r.Version)
 		}
 	}

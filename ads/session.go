@@ -257,6 +257,9 @@ func (s *session) answered(t schema.Type, req *request, now time.Time) {
 		ts.doubt = noDoubt
 		s.srv.memory.record(s.node.ID, t, noDoubt)
 	}
+	if s.disproved(t) {
+		s.plan()
+	}
 }
 
 func without(s, gone schema.Set) schema.Set {
