@@ -131,7 +131,7 @@ func (l *left) snapshots() []schema.Snapshot {
 	}
 	acked, offered := l.held, l.held.Union(l.maybe)
 	for _, lt := range l.types {
-		if lt.t.Live() {
+		if lt.t.Live() || lt.acked.version == "" && lt.offered.version == "" {
 			continue
 		}
 		acked = acked.Replace(lt.t, acked.Of(lt.t).Union(lt.acked.set))

@@ -55,9 +55,7 @@ func (m *memory) meet(node string, sess *session) (was *left, stranger bool) {
 	}
 	before.mu.Lock()
 	defer before.mu.Unlock()
-	for _, t := range schema.AllTypes() {
-		before.unheard(t)
-	}
+	before.unheard(schema.Endpoints)
 	return before.leaves(), stranger
 }
 
