@@ -110,7 +110,7 @@ func (s *session) vague(t schema.Type, listed schema.Set) schema.Set {
 	var vague []*schema.Resource
 	for _, k := range s.target.Known {
 		for old, now := range schema.Diff(k.Of(t), listed) {
-			if old == nil || now == nil || unheard && (s.was.brought(now) || s.was.settled(now.Key)) {
+			if old == nil || now == nil || s.was.settled(now.Key) || unheard && s.was.brought(now) {
 				continue
 			}
 			vague = append(vague, now)

@@ -46,7 +46,8 @@ type state struct {
 	ever       map[string]bool // all that this stream asked for
 	due        map[string]bool // names that may come though they are held
 	owed       map[string]bool // endpoints that must come again: their cluster changed
-	waits      map[string]bool // endpoints that were owed when an earlier stream ended, and have not come
+	waits      map[string]bool // endpoints that may come again on the next stream: they were owed
+	last       []string        // of these, what the last response brought: its ACK may be lost
 	asked      bool
 	answered   bool              // this stream got a response
 	presented  string            // the version that this stream began with
@@ -81,6 +82,7 @@ func (j *judge) connect() {
 		st.unanswered, st.refused = nil, nil
 		st.sub, st.asked, st.answered, st.presented = nil, false, false, ""
 		maps.Copy(st.waits, st.owed)
+		st.last = nil
 		st.ever, st.due, st.owed, st.told = map[string]bool{}, maps.Clone(st.waits), map[string]bool{}, map[string]bool{}
 		if st.unsure { // the server cannot know what of it is held
 			for n := range st.held {
@@ -250,10 +252,17 @@ func and(more int) string {
 // new or changed, and all of a stream's first clusters.
 func (j *judge) promise(r *response) {
 	st := j.of[r.k]
+	for _, n := range st.last { // this response answers the ACK
+		delete(st.waits, n)
+	}
+	st.last = nil
 	for _, h := range r.items {
+		if st.owed[h.name] || st.waits[h.name] {
+			st.waits[h.name] = true
+			st.last = append(st.last, h.name)
+		}
 		delete(st.due, h.name)
 		delete(st.owed, h.name)
-		delete(st.waits, h.name)
 		delete(st.told, h.name)
 	}
 	for _, n := range r.removed {
