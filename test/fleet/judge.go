@@ -309,10 +309,10 @@ func (j *judge) apply(k kind) {
 	for _, n := range r.removed {
 		delete(st.held, n)
 	}
-	if k == endpoints && len(r.removed) == 0 || j.excused() {
+	if k == endpoints && len(r.removed) == 0 {
 		return // nothing can have come to dangle
 	}
-	before := j.dangles
+	before, excused := j.dangles, j.excused()
 	j.dangles = nil
 	for name, l := range j.of[listeners].held {
 		for _, to := range j.uses(listeners, l.content) {
@@ -323,7 +323,7 @@ func (j *judge) apply(k kind) {
 			if j.dangles == nil {
 				j.dangles = map[string]bool{}
 			}
-			if !j.dangles[to] && !before[to] { // each is said once
+			if !j.dangles[to] && !before[to] && !excused { // each is said once
 				j.breach(Dangling, fmt.Sprintf("after %s nonce %s, listener %s goes to %s, and %s", k, r.nonce, name, to, why))
 			}
 			j.dangles[to] = true
