@@ -106,11 +106,10 @@ func (s *session) vague(t schema.Type, listed schema.Set) schema.Set {
 	if s.trusts(t) {
 		return schema.Set{}
 	}
-	unheard := s.types[t].doubt == unanswered
 	var vague []*schema.Resource
 	for _, k := range s.target.Known {
 		for old, now := range schema.Diff(k.Of(t), listed) {
-			if old == nil || now == nil || s.was.settled(now.Key) || unheard && s.was.brought(now) {
+			if old == nil || now == nil || s.was.settled(now.Key) || s.was.brought(now) {
 				continue
 			}
 			vague = append(vague, now)
