@@ -50,7 +50,7 @@ func (s *session) unheard(t schema.Type) {
 // stream left so. What is in flight is not among them.
 func (s *session) waiting() schema.Set {
 	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
-	w := without(s.waits, f.Acked).Union(unsent(f.Resend)).Union(endpointsOf(s.early))
+	w := without(s.waits, f.Acked).Union(unsent(f.Resend)).Union(refsTo(schema.Endpoints, s.early))
 	switch {
 	case ts.sub != nil && s.types[schema.Clusters].nonce != 0:
 		w = w.Union(s.lacks(schema.Clusters, schema.Endpoints))
@@ -60,27 +60,19 @@ func (s *session) waiting() schema.Set {
 	return w
 }
 
-// endpointsOf are the names of the endpoints of clusters.
-func endpointsOf(clusters schema.Set) schema.Set {
-	var names []*schema.Resource
-	for c := range clusters.All() {
-		for _, ref := range c.Refs {
-			if ref.Type == schema.Endpoints {
-				names = append(names, schema.Restore(ref.Key, "", nil, nil))
-			}
-		}
-	}
-	return schema.SetOf(names...)
-}
-
 // lacks are the names of another type that what a client has of a type refers to,
 // and that it was not sent.
 func (s *session) lacks(t, of schema.Type) schema.Set {
-	f, has := &s.facts.Types[t], s.facts.Types[of].Acked
+	f := &s.facts.Types[t]
+	return without(refsTo(of, f.Acked.Union(f.Flight)), s.facts.Types[of].Acked)
+}
+
+// refsTo are the names of a type that resources refer to.
+func refsTo(t schema.Type, from schema.Set) schema.Set {
 	var names []*schema.Resource
-	for r := range f.Acked.Union(f.Flight).All() {
+	for r := range from.All() {
 		for _, ref := range r.Refs {
-			if ref.Type == of && has.Get(ref.Name) == nil {
+			if ref.Type == t {
 				names = append(names, schema.Restore(ref.Key, "", nil, nil))
 			}
 		}

@@ -18,31 +18,11 @@ func (f *fleet) elsewhere(client schema.Client, rs ...*schema.Resource) *schema.
 	})
 }
 
-// uses is a gRPC client that has come to what first holds.
-func (f *fleet) uses(node string) *client {
-	f.t.Helper()
-	c := f.dial(node)
-	c.ask(lds, "l")
-	c.expect(lds, "l@1")
-	c.ask(lds, "l")
-	c.ask(rds, "r")
-	c.expect(rds, "r@1")
-	c.ask(rds, "r")
-	c.ask(cds, "a")
-	c.expect(cds, "a@1")
-	c.ask(cds, "a")
-	c.ask(edsT, "a")
-	c.expect(edsT, "a@1")
-	c.ask(edsT, "a")
-	f.settled(node, func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Done })
-	return c
-}
-
 // A client reports what it accepted last, though no release has it any more.
 func TestS09WhatWasLeftIsRecognised(t *testing.T) {
 	f := newFleet(t)
 	f.elsewhere(schema.GRPC, first()...)
-	old := f.uses("n")
+	old := f.dialer("n")
 	f.elsewhere(schema.GRPC, eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "2", "a"))
 	old.expect(rds, "r@2")
 	c := f.come(old) // with that under way
@@ -86,7 +66,7 @@ func TestS09NamesThatWereForgotten(t *testing.T) {
 	t.Run("between two streams", func(t *testing.T) {
 		f := newFleet(t)
 		f.set(schema.GRPC, both...)
-		old := f.uses("n")
+		old := f.dialer("n")
 		old.ask(edsT, "a", "b")
 		old.expect(edsT, "b@1")
 		old.ask(edsT, "a", "b")

@@ -132,9 +132,9 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 	}
 	if t == schema.Endpoints {
 		f.Acked = without(f.Acked, s.waits)
-	}
-	if t == schema.Endpoints && ts.doubt == unmet {
-		s.resendSwapped()
+		if ts.doubt == unmet {
+			s.resendSwapped()
+		}
 	}
 	if s.path == nil {
 		s.maybe = known(s.target)
