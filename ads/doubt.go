@@ -31,17 +31,25 @@ func (s *session) recollect(t schema.Type) {
 // version that it had before it began to wait.
 func (s *session) unheard(t schema.Type) {
 	f := &s.facts.Types[t]
-	unsure := f.InFlight && s.divisible(t)
+	doubt := noDoubt
+	if f.InFlight && s.divisible(t) {
+		doubt = unanswered
+	}
 	switch t {
 	case schema.Endpoints:
 		s.waits = s.waiting().Union(unsent(f.Flight))
-		unsure = s.waits.Len() > 0
+		doubt = noDoubt
+		if s.waits.Len() > 0 {
+			doubt = unanswered
+		}
 	case schema.Routes: // it asked for none
 		sent := f.Sub != nil || s.types[schema.Listeners].nonce != 0
-		unsure = unsure || sent && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t).Len() > 0
+		if sent && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t).Len() > 0 {
+			doubt = wanting
+		}
 	}
-	if unsure && s.srv.memory.doubt(s.node.ID, t) < unanswered {
-		s.srv.memory.record(s.node.ID, t, unanswered)
+	if doubt > s.srv.memory.doubt(s.node.ID, t) {
+		s.srv.memory.record(s.node.ID, t, doubt)
 	}
 }
 
@@ -234,7 +242,10 @@ func unsent(set schema.Set) schema.Set {
 // do: it is changed when its turn comes.
 func (s *session) awaited(listed schema.Set) schema.Set {
 	t := schema.Routes
-	clusters := s.held.Of(schema.Clusters).Union(s.maybe.Of(schema.Clusters))
+	clusters := s.facts.Types[schema.Clusters].Acked
+	if s.types[schema.Clusters].sub == nil || s.target.Client == schema.GRPC {
+		clusters = clusters.Union(s.held.Of(schema.Clusters).Filter(whole))
+	}
 	var found []*schema.Resource
 next:
 	for _, name := range s.types[t].sub.Names {
@@ -282,5 +293,10 @@ func (s *session) reveal() bool {
 	s.fresh = false
 	s.held, s.maybe = schema.Snapshot{}, schema.Snapshot{}
 	s.suppose()
+	for t := range s.types {
+		if ts := &s.types[t]; ts.sub != nil {
+			ts.before = ts.before.Union(s.maybe.Of(schema.Type(t)))
+		}
+	}
 	return true
 }

@@ -155,14 +155,14 @@ const mixLimit = 1 << 12
 // some tables of the one and some of the other. Those of the least advanced
 // snapshots come first.
 func (s *session) mix(t schema.Type, v schema.Version) (schema.Snapshot, schema.Set, bool) {
-	sub := s.types[t].sub
-	if sub.Wildcard || sub.Globs || len(s.target.Known) == 0 {
+	sub, trail := s.types[t].sub, s.trail()
+	if sub.Wildcard || sub.Globs || len(trail) == 0 {
 		return schema.Snapshot{}, schema.Set{}, false
 	}
 	choices, n := make([][]*schema.Resource, 0, len(sub.Names)), 1
 	for _, name := range sub.Names {
-		var all []*schema.Resource // nil stands for none
-		for _, k := range s.target.Known {
+		all := []*schema.Resource{nil} // or none: it may wait for it
+		for _, k := range trail {
 			r := k.Of(t).Get(name)
 			if !slices.ContainsFunc(all, func(o *schema.Resource) bool { return o == r || o != nil && r != nil && o.Version == r.Version }) {
 				all = append(all, r)
@@ -182,7 +182,7 @@ func (s *session) mix(t schema.Type, v schema.Version) (schema.Snapshot, schema.
 			i /= len(all)
 		}
 		if set := schema.SetOf(picked...); set.Version() == v {
-			k := s.target.Known[0]
+			k := trail[0]
 			k = k.Replace(t, without(k.Of(t), sub.pick(k.Of(t))).Union(set))
 			return k, k.Of(t), true
 		}

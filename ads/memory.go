@@ -32,6 +32,9 @@ const (
 	noDoubt doubt = iota
 	// unmet: this server has not sent it anything yet, and another may have.
 	unmet
+	// wanting: its stream ended before it was sent what it waits for. What it says
+	// that it holds is true, and must be sent again.
+	wanting
 	// unanswered: whether it refused its last response was never heard.
 	unanswered
 	refused

@@ -91,7 +91,7 @@ func (s *session) resume(t schema.Type, req *request) {
 		s.resendRetaken()
 	}
 	s.leftover(t, req, set)
-	if f.Acked.Len() > 0 && found && t >= schema.Listeners {
+	if (f.Acked.Len() > 0 || ts.doubt == wanting) && found && t >= schema.Listeners {
 		s.sure[t] = true
 		s.maybe = s.maybe.Replace(t, schema.Set{})
 	}
@@ -147,7 +147,7 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 // recall finds what a delta client holds by the versions that it lists. What no
 // snapshot of the group has at that version is strange.
 func (s *session) recall(t schema.Type, req *request) (was schema.Snapshot, set, strange schema.Set) {
-	from := slices.Concat([]schema.Snapshot{s.held}, s.was.snapshots(), s.target.Known)
+	from := slices.Concat([]schema.Snapshot{s.held}, s.was.snapshots(), s.trail())
 	for _, k := range from {
 		if set := k.Of(t); s.holds(t, set, req) {
 			return k, set, schema.Set{}
@@ -197,7 +197,7 @@ func (s *session) recognise(t schema.Type, v schema.Version) (schema.Snapshot, s
 	if set, ok := s.was.at(t, v, sub); ok {
 		return s.was.held.Replace(t, set), set, true
 	}
-	for _, k := range s.target.Known {
+	for _, k := range s.trail() {
 		if set := k.Of(t); sub.pick(set).Version() == v {
 			return k, set, true
 		}
@@ -209,6 +209,10 @@ func (s *session) recognise(t schema.Type, v schema.Version) (schema.Snapshot, s
 	}
 	return s.mix(t, v)
 }
+
+// trail is what the client may have come back with: also what was on record when it
+// came, if it was given another target before it has said all.
+func (s *session) trail() []schema.Snapshot { return slices.Concat(s.target.Known, s.earlier) }
 
 // known is everything that a session of the group may hold.
 func known(t *schema.Target) schema.Snapshot {
@@ -242,15 +246,16 @@ func (s *session) state() schema.State {
 		if ts.refused.nack == nil || f.InFlight {
 			continue
 		}
+		partial := ts.stream.of == delta
 		st.Maybe = st.Maybe.Replace(t, ts.before.Union(held.Union(ts.unknown.Filter(func(r *schema.Resource) bool {
-			return held.Get(r.Name) != nil
+			return held.Get(r.Name) != nil || !partial && !ts.refused.blames(r.Name)
 		}))))
 		// What it was taken to hold because it did not ask, and refused when it
 		// did, it does not hold.
 		st.Acked = st.Acked.Replace(t, held.Filter(func(r *schema.Resource) bool {
 			return ts.refused.versions[r.Name] != r.Version
 		}))
-		if ts.stream.of == delta && t.FullState() {
+		if partial && t.FullState() {
 			// What was good of the refused is there all the same.
 			st.Maybe = st.Maybe.Replace(t, unsent(without(ts.unknown, held)).Union(st.Maybe.Of(t)))
 		}
@@ -305,6 +310,9 @@ func (s *session) retarget(target *schema.Target, now time.Time) {
 	retry := same && s.target.Generation != target.Generation
 	before := s.target
 	s.target, s.facts.Hold = target, target.Hold
+	if s.earlier = append(s.earlier, before.Known...); now.Sub(s.connected) > pondering {
+		s.earlier = nil
+	}
 	s.touch(false)
 	if s.path == nil {
 		return

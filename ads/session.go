@@ -16,7 +16,8 @@ type session struct {
 	node      schema.Node
 	peer      string
 	connected time.Time
-	was       *left // by the session before, if there was one
+	was       *left             // by the session before, if there was one
+	earlier   []schema.Snapshot // see trail
 
 	mu      sync.Mutex
 	streams int                   // open ones: one for ADS, or one a type

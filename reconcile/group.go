@@ -202,7 +202,7 @@ func (g *group) begin(now time.Time) {
 	g.Target, g.next, g.Halt = g.next, nil, nil
 	g.Generation++
 	g.opened = now
-	g.remember(old)
+	g.remember(old, now)
 	maps.DeleteFunc(g.awaited, func(_ string, until time.Time) bool { return !now.Before(until) })
 }
 
@@ -212,23 +212,34 @@ func (g *group) converge(now time.Time) {
 	old := g.Base
 	g.Base, g.Target = g.Target, nil
 	g.settled = now
-	g.remember(old)
+	g.remember(old, now)
 }
 
-// trailLimit bounds what is kept of releases that nodes which were away may
-// still hold.
-const trailLimit = 3
+// What is kept of releases that nodes which were away may still hold: the newest,
+// and all that were superseded so lately that requests may still be sent by them.
+const (
+	trailLeast = 3
+	trailMost  = 8
+	trailAge   = 10 * time.Minute // Envoy's default drain
+)
 
 // remember puts a release on the trail, and drops from it what is known anyway.
-func (g *group) remember(r *Release) {
-	if r != nil && !slices.ContainsFunc(g.Trail, func(old *Release) bool { return sameContent(old, r) }) {
-		g.Trail = append(g.Trail, r)
+func (g *group) remember(r *Release, now time.Time) {
+	if r != nil {
+		left := *r
+		left.Left = now
+		if i := slices.IndexFunc(g.Trail, func(old *Release) bool { return sameContent(old, r) }); i >= 0 {
+			g.Trail = slices.Clone(g.Trail)
+			g.Trail[i] = &left
+		} else {
+			g.Trail = append(g.Trail, &left)
+		}
 	}
 	g.Trail = slices.DeleteFunc(g.Trail, func(r *Release) bool {
 		return sameContent(r, g.release()) || g.Base != nil && sameContent(r, g.Base)
 	})
-	if n := len(g.Trail); n > trailLimit {
-		g.Trail = slices.Clone(g.Trail[n-trailLimit:])
+	for n := len(g.Trail); n > trailMost || n > trailLeast && now.Sub(g.Trail[0].Left) >= trailAge; n-- {
+		g.Trail = slices.Clone(g.Trail[1:])
 	}
 }
 

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -243,16 +244,16 @@ func TestSupersededTargetsAreBounded(t *testing.T) {
 	r.read(r.merge(frontOnly("w")))
 	front.waitsWith(rds)
 	var last string
-	for i := range 8 {
-		last = r.merge(frontOnly("v" + string(rune('1'+i))))
+	for i := range trailMost + 2 {
+		last = r.merge(frontOnly(fmt.Sprintf("v%d", i+1)))
 		r.read(last)
 	}
-	if trail := r.trail("front"); len(trail) > trailLimit {
+	if trail := r.trail("front"); len(trail) > trailMost {
 		t.Errorf("the trail has %d releases", len(trail))
 	}
 	front.release(rds)
 	r.done("front", last)
-	front.sees("front → v8, v8@10.0.0.1:80")
+	front.sees(fmt.Sprintf("front → v%[1]d, v%[1]d@10.0.0.1:80", trailMost+2))
 }
 
 // A client that asks for nothing that anybody knows is no reason to wait without

@@ -294,13 +294,15 @@ func TestBodiesOfLiveTypesAreTidied(t *testing.T) {
 	r, _ := newRig(t, frontOnly("v0"))
 	front := r.connect("front-1")
 	front.sees("front → v0, v0@10.0.0.1:80")
-	for i := range trailLimit + 2 {
-		v := fmt.Sprintf("v%d", i+1)
+	for i := range trailMost + 2 {
+		v := fmt.Sprintf("v%02d", i+1)
 		r.done("front", r.merge(frontOnly(v)))
 		front.sees(fmt.Sprintf("front → %[1]s, %[1]s@10.0.0.1:80", v))
 	}
-	// The newest three before the base are on the trail: v2, v3 and v4.
-	kept := ""
+	kept, want := "", ""
+	for i := range trailMost + 1 { // what is on the trail, and the base
+		want += fmt.Sprintf(" v%02d", i+2)
+	}
 	eventually(t, func() bool {
 		st, err := r.store.Load()
 		noError(t, err)
@@ -308,7 +310,7 @@ func TestBodiesOfLiveTypesAreTidied(t *testing.T) {
 		for e := range st.Live.Of(eds).All() {
 			kept += " " + e.Name
 		}
-		return kept == " v2 v3 v4 v5"
+		return kept == want
 	}, func() string { return "the store keeps the endpoints of" + kept })
 }
 

@@ -152,7 +152,7 @@ func (l *Loop) expect(name string, g *group, f *facts, now time.Time) {
 			}
 			g.awaited[s.Node.ID] = now.Add(l.opts.Patience)
 			if old := l.groups[from]; old != nil && old.release() != nil {
-				g.remember(old.release())
+				g.remember(old.release(), now)
 			}
 		}
 	}

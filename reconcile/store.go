@@ -60,6 +60,8 @@ type Release struct {
 	// Origins are the lines that each resource was made from: the first is that
 	// of the whole, and others are of whole parts.
 	Origins map[schema.Key][]schema.Origin
+	// Left is when it was superseded; zero before that.
+	Left time.Time
 }
 
 // StoreError says that the store cannot be used, and what to do.
@@ -167,6 +169,7 @@ type (
 		Commit  string        `json:"commit"`
 		Group   schema.Group  `json:"group"`
 		Entries []storedEntry `json:"entries"`
+		Left    time.Time     `json:"left,omitzero"`
 	}
 	// A storedEntry has its own references: two groups may know one body by
 	// references that differ in what may dangle.
@@ -270,7 +273,7 @@ func (w *writer) release(r *Release) *storedRelease {
 	if r == nil {
 		return nil
 	}
-	out := &storedRelease{Commit: r.Commit, Group: r.Group}
+	out := &storedRelease{Commit: r.Commit, Group: r.Group, Left: r.Left}
 	for res := range r.Group.Snapshot.All() {
 		e := storedEntry{Key: res.Key, Version: res.Version, Refs: res.Refs, Origins: r.Origins[res.Key]}
 		out.Entries = append(out.Entries, e)
@@ -418,7 +421,7 @@ func (r reader) release(s *storedRelease) (*Release, error) {
 	if s == nil {
 		return nil, nil
 	}
-	out := &Release{Commit: s.Commit, Group: s.Group, Origins: map[schema.Key][]schema.Origin{}}
+	out := &Release{Commit: s.Commit, Group: s.Group, Origins: map[schema.Key][]schema.Origin{}, Left: s.Left}
 	var all []*schema.Resource
 	for _, e := range s.Entries {
 		if len(e.Origins) > 0 {

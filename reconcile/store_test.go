@@ -91,6 +91,9 @@ func drawRelease() *rapid.Generator[*Release] {
 			Drain:    time.Duration(rapid.Int64Range(-1, 1e12).Draw(t, "drain")), Unsupported: rapid.SampledFrom([]string{"", "waves"}).Draw(t, "unsupported"),
 			Snapshot: drawSnapshot(false).Draw(t, "snapshot"),
 		}
+		if rapid.Bool().Draw(t, "superseded") {
+			r.Left = time.Unix(rapid.Int64Range(1, 1e9).Draw(t, "left"), 0).UTC()
+		}
 		for res := range r.Group.Snapshot.All() {
 			if rapid.Bool().Draw(t, "known") {
 				r.Origins[res.Key] = []schema.Origin{{Kind: "service", Name: res.Name, Field: "f", Pos: schema.Pos{File: "a.cue", Line: 3, Col: 4}}}
