@@ -37,9 +37,8 @@ func (s *session) unheard(t schema.Type) {
 	}
 	switch t {
 	case schema.Endpoints:
-		s.waits = s.waiting().Union(unsent(f.Flight))
 		doubt = noDoubt
-		if s.waits.Len() > 0 {
+		if s.waiting().Len() > 0 || f.Flight.Len() > 0 {
 			doubt = unanswered
 		}
 	case schema.Routes: // it asked for none
@@ -58,10 +57,10 @@ func (s *session) unheard(t schema.Type) {
 // stream left so. What is in flight is not among them.
 func (s *session) waiting() schema.Set {
 	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
-	w := without(s.waits, f.Acked).Union(unsent(f.Resend)).Union(refsTo(schema.Endpoints, s.early))
+	w := without(without(s.waits, f.Acked), f.Flight).Union(unsent(f.Resend)).Union(refsTo(schema.Endpoints, s.early))
 	switch {
 	case ts.sub != nil && s.types[schema.Clusters].nonce != 0:
-		w = w.Union(s.lacks(schema.Clusters, schema.Endpoints))
+		w = w.Union(without(s.lacks(schema.Clusters, schema.Endpoints), f.Flight))
 	case ts.sub == nil && s.was != nil:
 		w = w.Union(s.was.waits)
 	}

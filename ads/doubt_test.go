@@ -255,6 +255,27 @@ func TestO05EndpointsThatWereNotHeardOfAreSentAgain(t *testing.T) {
 		c.resume(edsT, c.holds[edsT], "a")
 		c.expect(edsT, "a@1")
 	})
+	t.Run("and whose answer was not heard", func(t *testing.T) {
+		f := newFleet(t, first()...)
+		c := f.deltaEnvoy("n")
+		f.set(schema.Envoy, changed...)
+		c.expect(cds, "a@2")
+		c.ack(cds)
+		c.expect(edsT, "a@1")
+		for range 2 { // what it reports it had before, too
+			c = f.comeDelta(c)
+			c.resume(edsT, c.holds[edsT], "a")
+			c.expect(edsT, "a@1")
+		}
+		f.srv.Live(schema.SnapshotOf(res(edsT, "a", "2")))
+		c = f.comeDelta(c)
+		c.resume(edsT, c.holds[edsT], "a")
+		c.expect(edsT, "a@2")
+		c.holds[edsT] = map[string]string{"a": string(res(edsT, "a", "2").Version)}
+		c = f.comeDelta(c)
+		c.resume(edsT, c.holds[edsT], "a") // this is the answer
+		c.quiet()
+	})
 	t.Run("of a cluster that came", func(t *testing.T) {
 		f := newFleet(t, with(eds("b", "1"), res(edsT, "b", "1"))...)
 		c := f.dial("n")
@@ -288,6 +309,30 @@ func TestO05EndpointsThatWereNotHeardOfAreSentAgain(t *testing.T) {
 		c.ack(edsT)
 		c.quiet()
 	})
+}
+
+// Endpoints that a client refused, and that the target gives up, are not taken away
+// while a cluster has them.
+func TestD09RefusedEndpointsStay(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, with(eds("b", "1"), res(edsT, "b", "1"))...)
+	c := f.deltaDial("n")
+	c.sub(cds)
+	c.expect(cds, "a@1", "b@1")
+	c.ack(cds)
+	c.sub(edsT, "a", "b")
+	c.expect(edsT, "a@1", "b@1")
+	c.ack(edsT)
+	f.srv.Live(schema.SnapshotOf(res(edsT, "b", "2")))
+	c.expect(edsT, "b@2")
+	c.nack(edsT, "no")
+	c.quiet()
+	f.set(schema.Envoy, first()...)
+	c = f.comeDelta(c)
+	c.resume(edsT, c.holds[edsT], "a", "b")
+	c.expect(edsT, "a@1", "b@2")
+	c.nack(edsT, "no")
+	c.quiet()
 }
 
 // A client that asked for no table keeps the version of the last one that it had,

@@ -51,6 +51,9 @@ func (s *session) leaves() *left {
 		if f.AckedAt.IsZero() {
 			had = ts.before.Union(had) // which its word did not prove
 		}
+		if lt.t == schema.Endpoints {
+			had = s.had.Union(had)
+		}
 		lt.acked = leftSet{ts.accepted, ts.sub.Select(had)}
 		if ts.flight != nil {
 			lt.offered, lt.flying = leftSet{ts.flight.version, ts.sub.accept(f.Acked, ts.flight)}, ts.flight.set

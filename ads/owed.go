@@ -211,6 +211,11 @@ func (c *content) empty() bool {
 // may hold, and should not, and what it asked for in vain (rule D6).
 func (s *session) gone(t schema.Type, want schema.Set) []string {
 	ts, f := &s.types[t], &s.facts.Types[t]
+	if t.Live() {
+		// What was given up exists all the same, and is not to go under the routes
+		// that lead there.
+		want = ts.sub.pick(s.srv.live.Load().Of(t))
+	}
 	var names []string
 	if all := t == schema.VirtualHosts || !ts.sub.Wildcard && !ts.sub.Globs && len(ts.sub.Names) == want.Len(); !all {
 		for _, n := range ts.missing {

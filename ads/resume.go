@@ -131,7 +131,8 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 		f.Acked = set
 	}
 	if t == schema.Endpoints {
-		f.Acked = without(f.Acked, s.waits)
+		s.had = f.Acked.Filter(func(r *schema.Resource) bool { return s.waits.Get(r.Name) != nil })
+		f.Acked = without(f.Acked, s.had)
 		if ts.doubt == unmet {
 			s.resendSwapped()
 		}

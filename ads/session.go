@@ -33,6 +33,7 @@ type session struct {
 	fresh   bool                  // taken for a process that has just begun; nothing speaks against it
 	early   schema.Set            // clusters that were sent before endpoints were asked for
 	waits   schema.Set            // endpoints that an earlier stream left the client waiting for: names
+	had     schema.Set            // of these, what it came back with
 	sure    [schema.NumTypes]bool // the client came back and said what it holds
 	retell  bool                  // tables: see tell
 	puzzled bool                  // by a gRPC client's tables: see guess

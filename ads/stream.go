@@ -263,6 +263,9 @@ func (s *Server) leave(sess *session, only schema.Type) {
 	sess.streams--
 	if sess.streams > 0 {
 		sess.unheard(only)
+		if only == schema.Endpoints {
+			sess.waits = sess.waiting().Union(unsent(sess.facts.Types[only].Flight))
+		}
 		sess.types[only] = typeState{}
 		sess.facts.Types[only] = schema.TypeFacts{}
 		sess.opened[only] = false
