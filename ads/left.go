@@ -115,7 +115,7 @@ func (l *left) waiting(req *request) schema.Set {
 func (l *left) brought(r *schema.Resource) bool {
 	return l != nil && slices.ContainsFunc(l.types, func(lt leftType) bool {
 		o, had := lt.flying.Get(r.Name), lt.acked.set.Get(r.Name)
-		return lt.t == r.Type && o != nil && o.Version == r.Version && lt.unknown.Get(r.Name) == nil && (had == nil || had.Version != r.Version)
+		return lt.t == r.Type && o != nil && o.Version == r.Version && (had == nil || had.Version != r.Version)
 	})
 }
 

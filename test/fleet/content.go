@@ -65,6 +65,7 @@ const maxKnown = 1 << 18
 type library struct {
 	mu    sync.RWMutex
 	known [kinds]map[string]*content
+	of    [kinds]map[string]int // how many there are of a name
 }
 
 func (l *library) read(k kind, a *anypb.Any) (*content, error) {
@@ -89,8 +90,19 @@ func (l *library) read(k kind, a *anypb.Any) (*content, error) {
 	if l.known[k] == nil || len(l.known[k]) >= maxKnown {
 		l.known[k] = map[string]*content{}
 	}
+	if l.of[k] == nil {
+		l.of[k] = map[string]int{}
+	}
 	l.known[k][string(a.Value)] = c
+	l.of[k][c.name]++
 	return c, nil
+}
+
+// varies reports whether more than one resource of a name was seen.
+func (l *library) varies(k kind, name string) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.of[k][name] > 1
 }
 
 func read(k kind, b []byte) (*content, error) {

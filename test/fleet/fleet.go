@@ -78,7 +78,7 @@ func Start(cfg Config) (*Fleet, error) {
 				Metadata: &structpb.Struct{Fields: fields},
 			},
 		}
-		c.j = newJudge(c.delta, cfg.Restarts, c.breach)
+		c.j = newJudge(c.delta, cfg.Restarts, f.library.varies, c.breach)
 		f.clients = append(f.clients, c)
 		f.done.Go(func() { c.run(ctx) })
 	}

@@ -27,7 +27,8 @@ type response struct {
 // send. It does no I/O and has one owner.
 type judge struct {
 	delta    bool
-	restarts bool // the server may have forgotten what it knew of a node
+	restarts bool                    // the server may have forgotten what it knew of a node
+	varies   func(kind, string) bool // there is more than one resource of a name
 	breach   func(code, words string)
 	of       [kinds]*state
 	nonces   map[string]bool
@@ -66,8 +67,8 @@ const (
 	perhaps        // accepted since, but the ACK may have been lost with its stream
 )
 
-func newJudge(delta, restarts bool, breach func(code, words string)) *judge {
-	j := &judge{delta: delta, restarts: restarts, breach: breach}
+func newJudge(delta, restarts bool, varies func(kind, string) bool, breach func(code, words string)) *judge {
+	j := &judge{delta: delta, restarts: restarts, varies: varies, breach: breach}
 	for k := range j.of {
 		j.of[k] = &state{held: map[string]held{}, waits: map[string]bool{}}
 	}
@@ -137,8 +138,8 @@ func (j *judge) receive(r *response) {
 	if st.unanswered != nil {
 		j.breach(InFlight, fmt.Sprintf("%s nonce %s came before nonce %s was answered", r.k, r.nonce, st.unanswered.nonce))
 	}
-	if st.record == perhaps {
-		st.record = clean // it answers the ACK
+	if st.record == perhaps && st.answered {
+		st.record = clean // it answers an ACK of this stream
 	}
 	if r.bad != "" {
 		j.breach(Malformed, fmt.Sprintf("%s nonce %s: %s", r.k, r.nonce, r.bad))
@@ -221,7 +222,10 @@ func (j *judge) needless(r *response) string {
 	}
 	var same []string
 	for _, h := range r.items {
-		if st.held[h.name] == h && !st.due[h.name] {
+		// Another of the name may have been under way when the last stream ended:
+		// whether its good parts were applied, the server cannot know.
+		lost := j.delta && r.k.whole() && !st.answered && j.varies(r.k, h.name)
+		if st.held[h.name] == h && !st.due[h.name] && !lost {
 			same = append(same, h.name)
 		}
 	}
