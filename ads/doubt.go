@@ -135,11 +135,56 @@ func (s *session) leftover(t schema.Type, req *request, listed schema.Set) bool 
 			}
 		}
 	}
-	set := unsent(schema.SetOf(left...))
-	s.spares = s.spares || set.Len() > 0
-	ts.unknown = ts.unknown.Union(set)
-	s.held = s.held.Replace(t, s.held.Of(t).Union(set))
-	return set.Len() > 0
+	return s.leave(t, unsent(schema.SetOf(left...)))
+}
+
+// leave has names go with the prune, and reports whether there are any.
+func (s *session) leave(t schema.Type, names schema.Set) bool {
+	s.spares = s.spares || names.Len() > 0
+	s.types[t].unknown = s.types[t].unknown.Union(names)
+	s.held = s.held.Replace(t, s.held.Of(t).Union(names))
+	return names.Len() > 0
+}
+
+// betrayed takes in the clusters that a delta client does not list, and has: it
+// asks for their endpoints. It reports whether there are any.
+func (s *session) betrayed() bool {
+	t := schema.Clusters
+	clusters, endpoints := &s.types[t], s.types[schema.Endpoints].sub
+	if s.target.Client != schema.Envoy || s.path == nil || clusters.sub == nil || clusters.stream.of != delta || endpoints == nil {
+		return false
+	}
+	supposed := s.held.Of(t).Union(s.maybe.Of(t)).Union(s.target.Snapshot.Of(t))
+	var strange []string
+	for _, name := range endpoints.Names {
+		// Most clusters are named as their endpoints.
+		if c := supposed.Get(name); c == nil || !takes(c, name) {
+			strange = append(strange, name)
+		}
+	}
+	if len(strange) == 0 {
+		return false
+	}
+	listed := refsTo(schema.Endpoints, supposed)
+	var names []*schema.Resource
+	for _, name := range strange {
+		if listed.Get(name) != nil {
+			continue
+		}
+		for _, k := range s.trail() {
+			for c := range k.Of(t).All() {
+				if supposed.Get(c.Name) == nil && takes(c, name) {
+					names = append(names, c)
+				}
+			}
+		}
+	}
+	return s.leave(t, unsent(schema.SetOf(names...)))
+}
+
+// takes reports whether a cluster has its endpoints by a name.
+func takes(cluster *schema.Resource, name string) bool {
+	return slices.ContainsFunc(cluster.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Endpoints && ref.Name == name })
 }
 
 // giveUp keeps in mind what the client refused, the target does not want, and
@@ -238,9 +283,9 @@ func unsent(set schema.Set) schema.Set {
 // awaited are tables that a client asks for and does not hold: some listener, that
 // it was sent before, warms until it has them (rule O7). Of those that it may have
 // been sent with it, the least advanced that leads to nothing but what it has will
-// do: it is changed when its turn comes.
-func (s *session) awaited(listed schema.Set) schema.Set {
-	t := schema.Routes
+// do: it is changed when its turn comes. The same goes for clusters that a table of
+// a gRPC client names.
+func (s *session) awaited(t schema.Type, listed schema.Set) schema.Set {
 	clusters := s.facts.Types[schema.Clusters].Acked
 	if s.types[schema.Clusters].sub == nil || s.target.Client == schema.GRPC {
 		clusters = clusters.Union(s.held.Of(schema.Clusters).Filter(whole))
@@ -253,7 +298,7 @@ next:
 		}
 		for _, k := range s.target.Known {
 			r := k.Of(t).Get(name)
-			if r != nil && !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Clusters && clusters.Get(ref.Name) == nil }) {
+			if r != nil && (t == schema.Clusters || !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Clusters && clusters.Get(ref.Name) == nil })) {
 				found = append(found, r)
 				continue next
 			}

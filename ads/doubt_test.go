@@ -189,6 +189,67 @@ func TestS09EndpointsTellThatAClientIsNotNew(t *testing.T) {
 	c.expect(cds, "-b")
 }
 
+// The same one refuses its clusters: what it may hold all the same goes in the end.
+func TestS09WhatMayBeHeldOutlastsARefusal(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	old := with(eds("b", "1"), res(edsT, "b", "1"))
+	f.give(&schema.Target{
+		Client: schema.Envoy, Snapshot: f.snapshot(first()...), Known: []schema.Snapshot{f.snapshot(old...), f.snapshot(first()...)},
+	})
+	f.srv.Live(schema.SnapshotOf(res(edsT, "a", "1"), res(edsT, "b", "1")))
+	c := f.deltaDial("n")
+	c.sub(cds)
+	c.expect(cds, "a@1")
+	c.resume(edsT, map[string]string{"b": string(res(edsT, "b", "1").Version)}, "a", "b")
+	c.expect(edsT, "a@1")
+	c.ack(edsT)
+	c.nack(cds, "no")
+	c.quiet()
+	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+	c.expect(cds, "b@1")
+	c.expect(edsT, "b@1")
+	c.ack(edsT)
+	c.ack(cds)
+	c.expect(cds, "a@2")
+	c.expect(edsT, "a@1")
+	c.ack(edsT)
+	c.ack(cds)
+	c.expect(cds, "-b")
+}
+
+// A client asks for the endpoints of a cluster that it does not list: it has it all
+// the same, as part of something that it refused.
+func TestD09EndpointsTellOfClusters(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	old := with(eds("b", "1"), res(edsT, "b", "1"))
+	f.give(&schema.Target{
+		Client: schema.Envoy, Snapshot: f.snapshot(first()...), Known: []schema.Snapshot{f.snapshot(first()...), f.snapshot(old...)},
+	})
+	f.srv.Live(schema.SnapshotOf(res(edsT, "a", "1"), res(edsT, "b", "1")))
+	held := func(r *schema.Resource) map[string]string { return map[string]string{r.Name: string(r.Version)} }
+	endpoints := map[string]string{"a": string(first()[1].Version), "b": string(res(edsT, "b", "1").Version)}
+	t.Run("clusters first", func(t *testing.T) {
+		c := f.deltaDial("n")
+		c.resume(cds, held(first()[0]))
+		c.resume(edsT, endpoints, "a", "b")
+		c.expect(cds, "-b")
+	})
+	t.Run("endpoints first", func(t *testing.T) {
+		c := f.deltaDial("m")
+		c.resume(edsT, endpoints, "a", "b")
+		c.expect(edsT, "a@1", "b@1")
+		c.ack(edsT)
+		c.resume(cds, held(first()[0]))
+		c.expect(cds, "b@1") // in doubt, it is given all that it may have
+		c.expect(edsT, "b@1")
+		c.ack(edsT)
+		c.ack(cds)
+		c.expect(cds, "-b")
+	})
+}
+
 // What a client holds of a type in a version that nobody knows is sent, whatever
 // else it is recognised by.
 func TestS09AnUnknownVersionIsSentThoughNothingElseChanges(t *testing.T) {
@@ -236,6 +297,31 @@ func TestO07ATableThatAListenerWaitsForIsServed(t *testing.T) {
 		c.resume(rds, version(base[3]), "r", "s")
 		c.expect(rds, "r@1", "s@1") // the one that it left as well (rule S6)
 	})
+}
+
+// A table that it waits for leads to nothing that is not there yet.
+func TestO07ATableThatAListenerWaitsForLeadsToWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	base := first()
+	next := []*schema.Resource{
+		eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "2", "s"), route("s", "2", "b"), route("r", "1", "a"),
+	}
+	f := newFleet(t)
+	f.give(&schema.Target{Client: schema.Envoy, Snapshot: f.snapshot(next...), Known: []schema.Snapshot{f.snapshot(base...), f.snapshot(next...)}})
+	version := func(r *schema.Resource) map[string]string { return map[string]string{r.Name: string(r.Version)} }
+	c := f.deltaDial("m")
+	c.resume(cds, version(base[0]))
+	c.expect(cds, "b@1")
+	c.resume(edsT, version(base[1]), "a", "b")
+	c.expect(edsT, "b@1")
+	c.resume(lds, version(base[2]))
+	c.resume(rds, version(base[3]), "r", "s")
+	c.expect(rds, "r@1") // which it left as well (rule S6)
+	c.ack(rds)
+	c.quiet()
+	c.ack(edsT)
+	c.ack(cds)
+	c.expect(lds, "l@2")
 }
 
 // A client whose stream ends between a cluster's change and its endpoints reports

@@ -219,7 +219,7 @@ func (s *session) gone(t schema.Type, want schema.Set) []string {
 	var names []string
 	if all := t == schema.VirtualHosts || !ts.sub.Wildcard && !ts.sub.Globs && len(ts.sub.Names) == want.Len(); !all {
 		for _, n := range ts.missing {
-			if len(ts.sub.find(want, n)) == 0 {
+			if len(ts.sub.find(want, n)) == 0 && s.target.Snapshot.Of(t).Get(n) == nil { // or it comes when it is its turn
 				names = append(names, n)
 			}
 		}

@@ -84,13 +84,18 @@ func (s *session) resume(t schema.Type, req *request) {
 			s.enclose(set)
 		}
 	}
-	if t == schema.Routes && found {
-		s.held = s.held.Replace(t, s.held.Of(t).Union(s.awaited(set)))
+	if found && (t == schema.Routes || t == schema.Clusters) {
+		waits := s.awaited(t, set)
+		s.held = s.held.Replace(t, s.held.Of(t).Union(waits))
+		s.enclose(waits)
 	}
 	if t == schema.Routes && !met {
 		s.resendRetaken()
 	}
 	s.leftover(t, req, set)
+	if t == schema.Clusters {
+		s.betrayed()
+	}
 	if (f.Acked.Len() > 0 || ts.doubt == wanting) && found && t >= schema.Listeners {
 		s.sure[t] = true
 		s.maybe = s.maybe.Replace(t, schema.Set{})
@@ -140,7 +145,7 @@ func (s *session) resumeLive(t schema.Type, req *request) {
 	if s.path == nil {
 		s.maybe = known(s.target)
 		s.plan()
-	} else if s.reveal() {
+	} else if s.reveal() || s.betrayed() {
 		s.plan()
 	}
 }

@@ -103,6 +103,22 @@ func TestG09StrangeTablesGoByTheClustersThatAreNamed(t *testing.T) {
 	c.quiet() // b is to come first
 }
 
+// A gRPC client comes back and waits for some of the clusters that it names: its
+// table goes on to name them.
+func TestG07ClustersThatAreWaitedForStay(t *testing.T) {
+	f := newFleet(t)
+	all := []*schema.Resource{
+		eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), route("r", "1", "a", "b"),
+	}
+	f.set(schema.GRPC, all...)
+	f.set(schema.GRPC, eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "2", "a"))
+	c := f.dial("n")
+	c.reask(lds, string(schema.SetOf(all[4]).Version()), "l")
+	c.reask(rds, string(schema.SetOf(all[5]).Version()), "r")
+	c.reask(cds, string(schema.SetOf(all[0]).Version()), "a", "b")
+	c.expect(cds, "a@1", "b@1")
+}
+
 // Of two generations of a node the newer is the one whose stream is, though its
 // request may come first.
 func TestTheNewerStreamIsTheNewerGeneration(t *testing.T) {

@@ -32,6 +32,8 @@ type group struct {
 	// disconnected, and counted as that.
 	awaited map[string]time.Time
 
+	cut bool // a rollout was under way when the server started
+
 	edits int // of the release that was given out, by commits that only rename it
 	face  face
 	given *assignment // made when the group had this face
@@ -261,7 +263,7 @@ func (g *group) assign(patience time.Duration) *assignment {
 	t := &schema.Target{
 		Group: r.Group.Name, Client: r.Group.Client, Commit: r.Commit, Generation: g.Generation,
 		Snapshot: r.Group.Snapshot, Drain: r.Group.Drain, Patience: patience,
-		Open: g.Target != nil, Hold: g.Halt != nil || g.pausedBy() != nil, Isolate: r.Group.Isolate, PruneBusy: r.Group.Allow["prune-with-traffic"] != "",
+		Open: g.Target != nil || g.cut, Hold: g.Halt != nil || g.pausedBy() != nil, Isolate: r.Group.Isolate, PruneBusy: r.Group.Allow["prune-with-traffic"] != "",
 	}
 	for ty, ttl := range r.Group.TTL {
 		t.TTL[ty] = ttl

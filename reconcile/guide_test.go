@@ -191,6 +191,49 @@ func TestAssignmentsAreKept(t *testing.T) {
 	}
 }
 
+// A rollout that was under way when the server started may have left pieces with
+// nodes that were away until it was over.
+func TestS09ARolloutThatWasCut(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		g := &group{cut: cut}
+		g.desire(&Release{Commit: "c", Group: schema.Group{Name: "g"}})
+		g.begin(started)
+		g.written = g.Generation
+		g.converge(started)
+		if a, _ := g.assignment(time.Second); a.target.Open != cut {
+			t.Errorf("cut %t: %+v", cut, a.target)
+		}
+	}
+}
+
+// What was superseded lately is remembered, and of the rest the newest.
+func TestTheTrailIsAsLongAsADrain(t *testing.T) {
+	g := &group{GroupState: GroupState{Target: &Release{}}}
+	names := func() (s string) {
+		for _, r := range g.Trail {
+			s += r.Commit
+		}
+		return s
+	}
+	now := started
+	for i, c := range "abcdef" {
+		snap := schema.SnapshotOf(schema.NewResource(schema.Key{Type: cds, Name: "c"}, nil, []byte{byte(i)}))
+		g.remember(&Release{Commit: string(c), Group: schema.Group{Snapshot: snap}}, now)
+		now = now.Add(time.Minute)
+	}
+	if names() != "abcdef" {
+		t.Errorf("within minutes the trail is %s", names())
+	}
+	g.remember(nil, started.Add(trailAge+time.Minute))
+	if names() != "cdef" {
+		t.Errorf("ten minutes later it is %s", names())
+	}
+	g.remember(nil, now.Add(trailAge))
+	if names() != "def" {
+		t.Errorf("and after that %s", names())
+	}
+}
+
 // What a group allows of its prune reaches the wire without another content.
 func TestR10AllowanceOfThePrune(t *testing.T) {
 	allowing := func(commit string, allow map[string]string) *Release {

@@ -124,7 +124,7 @@ func New(opts Options) (*Loop, error) {
 	l.server.Live(st.Live)
 	now := time.Now()
 	for name, g := range st.Groups {
-		l.groups[name] = &group{GroupState: g, asking: asking{ops: &l.ops}, written: g.Generation, opened: now, awaited: awaited(g.Nodes, now.Add(opts.Patience))}
+		l.groups[name] = &group{GroupState: g, asking: asking{ops: &l.ops}, written: g.Generation, opened: now, cut: g.Target != nil, awaited: awaited(g.Nodes, now.Add(opts.Patience))}
 	}
 	if len(l.groups) > 0 {
 		l.assign()

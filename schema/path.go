@@ -151,8 +151,9 @@ type Target struct {
 	// Isolate has one session that refuses several resources together tried with
 	// them in parts, to find which are bad (rule D9).
 	Isolate bool
-	// Open is set while a rollout is under way: a reconnecting session of which
-	// nothing is on record may hold pieces of it (rule S9).
+	// Open is set while a rollout is under way, or if one was when the server
+	// started: a reconnecting session of which nothing is on record may hold pieces
+	// of it (rule S9).
 	Open bool
 	// Hold stops sessions where they are: no stage is opened. Live types go on.
 	Hold bool
