@@ -119,6 +119,93 @@ func TestG07ClustersThatAreWaitedForStay(t *testing.T) {
 	c.expect(cds, "a@1", "b@1")
 }
 
+// A gRPC client holds one of the two tables that it asks for, as it was in a release
+// before: what it lacks does not hide what it has.
+func TestG09ATableBesideOneThatIsWaitedFor(t *testing.T) {
+	f := newFleet(t)
+	to := func(cluster string) []*schema.Resource {
+		return []*schema.Resource{
+			eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"),
+			listener("l", "1", "r"), listener("m", "1", "s"), route("r", cluster, cluster), route("s", "1", "a"),
+		}
+	}
+	f.set(schema.GRPC, to("a")...)
+	f.set(schema.GRPC, to("b")...)
+	c := f.dial("n")
+	c.reask(lds, string(schema.SetOf(to("a")[4:6]...).Version()), "l", "m")
+	c.reask(rds, string(schema.SetOf(route("r", "a", "a")).Version()), "r", "s")
+	c.expect(rds, "s@1")
+}
+
+// A gRPC client that waited for a table when its stream ended says of the others
+// what is true: it is moved on from those, and not from what the group may have.
+func TestG09WhatWasWaitedForCastsNoDoubtOnTheRest(t *testing.T) {
+	to := func(cluster, content string) []*schema.Resource {
+		return []*schema.Resource{
+			eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", content, "r"), realTable(cluster),
+		}
+	}
+	f := newFleet(t)
+	f.set(schema.GRPC, to("a", "1")...)
+	c := f.dial("n")
+	c.ask(lds, "l")
+	c.expect(lds, "l@1")
+	c.ask(lds, "l")
+	c.ask(rds, "r")
+	c.expectTable("a")
+	c.ask(rds, "r")
+	c.ask(cds, "a")
+	c.expect(cds, "a@1")
+	c.ask(cds, "a")
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.quiet()
+	held := c.acked
+	c.close()
+	f.settledAway("n")
+	f.set(schema.GRPC, to("a", "2")...)
+	c = f.dial("n")
+	c.reask(lds, held[lds], "l")
+	c.reask(cds, held[cds], "a")
+	c.expect(lds, "l@2")
+	c.ask(lds, "l") // and goes away before it asks for tables
+	c.quiet()
+	held[lds] = c.acked[lds]
+	c.close()
+	f.settledAway("n")
+	f.set(schema.GRPC, to("b", "2")...)
+	c = f.dial("n")
+	c.reask(edsT, held[edsT], "a") // with this it may be anywhere
+	c.reask(lds, held[lds], "l")
+	c.reask(rds, held[rds], "r")
+	c.reask(cds, held[cds], "a")
+	c.expectTable("never→b", "a")
+}
+
+// What was on record when a client came is recognised, also if another target
+// comes before it has said all.
+func TestS09WhatWasOnRecordWhenItCame(t *testing.T) {
+	f := newFleet(t)
+	to := func(cluster string) []*schema.Resource {
+		return []*schema.Resource{
+			eds("a", "1"), eds("b", "1"), res(edsT, "a", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), realTable(cluster),
+		}
+	}
+	f.set(schema.GRPC, to("a")...)
+	f.set(schema.GRPC, to("b")...)
+	held := to("a")
+	c := f.dial("n")
+	c.reask(edsT, string(schema.SetOf(held[2]).Version()), "a")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	f.give(&schema.Target{Client: schema.GRPC, Snapshot: f.snapshot(to("b")...), Known: []schema.Snapshot{f.snapshot(to("b")...)}})
+	c.reask(lds, string(schema.SetOf(held[4]).Version()), "l")
+	c.reask(cds, string(schema.SetOf(held[0]).Version()), "a")
+	c.reask(rds, string(schema.SetOf(held[5]).Version()), "r")
+	c.expectTable("never→b", "a")
+}
+
 // Of two generations of a node the newer is the one whose stream is, though its
 // request may come first.
 func TestTheNewerStreamIsTheNewerGeneration(t *testing.T) {
