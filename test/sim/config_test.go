@@ -92,7 +92,7 @@ func (c *commit) lower(teams []*team) {
 	c.fleet = &schema.Fleet{Commit: c.id}
 	var bodies []*schema.Resource
 	for _, name := range slices.Sorted(maps.Keys(c.live)) {
-		bodies = append(bodies, made(fmt.Sprint("endpoints ", name, c.live[name]), func() proto.Message { return c.live[name].message(name) }))
+		bodies = append(bodies, made(fmt.Sprintf("endpoints %q %#v", name, c.live[name]), func() proto.Message { return c.live[name].message(name) }))
 	}
 	c.fleet.Live = schema.SnapshotOf(bodies...)
 	for _, t := range teams {
@@ -115,18 +115,18 @@ func (c conf) snapshot(client schema.Client) schema.Snapshot {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
-		add(made(fmt.Sprint("cluster ", name, c.clusters[name]), func() proto.Message { return c.clusters[name].message(name) }))
+		add(made(fmt.Sprintf("cluster %q %#v", name, c.clusters[name]), func() proto.Message { return c.clusters[name].message(name) }))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
-		add(made(fmt.Sprint("table ", name, c.tables[name]), func() proto.Message { return tableMessage(name, c.tables[name]) }))
+		add(made(fmt.Sprintf("table %q %#v", name, c.tables[name]), func() proto.Message { return tableMessage(name, c.tables[name]) }))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.listeners)) {
-		add(made(fmt.Sprint(client, "listener ", name, c.listeners[name]), func() proto.Message { return c.listeners[name].message(name, client) }))
+		add(made(fmt.Sprintf("%v listener %q %#v", client, name, c.listeners[name]), func() proto.Message { return c.listeners[name].message(name, client) }))
 	}
 	return schema.SnapshotOf(rs...)
 }
 
-// resources remembers what was encoded, by its words.
+// resources remembers what was encoded, by its words: quoted, for names have spaces.
 var resources sync.Map // string → *schema.Resource
 
 func made(words string, message func() proto.Message) *schema.Resource {
