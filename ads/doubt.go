@@ -246,8 +246,9 @@ func (ts *typeState) avoid(name string, v schema.Version) {
 
 // otherwise supposes other versions of what a client came back with and of what a
 // path repeats to it, if it refuses what it was taken to hold: those that it has it
-// accepted once. It reports whether there are any; to wait for the ACK of what no
-// commit wants would be to wait for ever.
+// accepted once. One that it refuses by name in each version that is known, and that
+// the target does not want, it does not hold. It reports whether that is news; to
+// wait for the ACK of what no commit wants would be to wait for ever.
 func (s *session) otherwise(t schema.Type, news schema.Set) (found bool) {
 	ts, target := &s.types[t], s.target.Snapshot.Of(t)
 	for r := range news.All() {
@@ -256,16 +257,23 @@ func (s *session) otherwise(t schema.Type, news schema.Set) (found bool) {
 			continue
 		}
 		ts.avoid(r.Name, r.Version)
-		for _, k := range slices.Backward(s.target.Known) {
-			o := k.Of(t).Get(r.Name)
-			if o == nil || slices.Contains(ts.never[o.Name], o.Version) {
-				continue
+		var other *schema.Resource // the most advanced
+		for _, k := range s.target.Known {
+			if o := k.Of(t).Get(r.Name); o != nil && !slices.Contains(ts.never[r.Name], o.Version) {
+				other = o
 			}
-			found = true
-			ts.before, ts.unknown = ts.before.With(o), ts.unknown.With(o)
-			s.maybe = s.maybe.Replace(t, s.maybe.Of(t).With(o))
-			break
 		}
+		switch maybe := s.maybe.Of(t); {
+		case other != nil:
+			ts.before, ts.unknown = ts.before.With(other), ts.unknown.With(other)
+			s.maybe = s.maybe.Replace(t, maybe.With(other))
+		case wanted == nil && ts.refused.named[r.Name]:
+			ts.before, ts.unknown = ts.before.Without(r.Name), ts.unknown.Without(r.Name)
+			s.maybe = s.maybe.Replace(t, maybe.Without(r.Name))
+		default:
+			continue
+		}
+		found = true
 	}
 	return found
 }

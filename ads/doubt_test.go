@@ -487,9 +487,14 @@ func TestD09WhatAClientRefusesItDoesNotHold(t *testing.T) {
 	c.expect(cds, "a@1", "b@2")
 	c.nack(cds, "b is bad")
 	c.expect(cds, "a@1", "b@1")
-	c.nack(cds, "b is bad") // in no version that is known: that halts
-	c.quiet()
-	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Halt })
+	c.nack(cds, "b is bad") // in no version that is known
+	c.expect(cds, "a@1")
+	c.ask(cds)
+	c.ask(edsT, "a")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.ask(lds)
+	c.expect(lds, "l@1")
 }
 
 // What was refused and given up does not come back with the next ACK.

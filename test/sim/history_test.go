@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,15 +303,21 @@ func (h *history) state() {
 // halted reports whether the control plane has said itself that it does not go on,
 // again and again, and counts it: that is seen, and nothing is lost by it.
 func (h *history) halted() bool {
-	if h.retries > 1 {
-		halts.Add(1)
+	if h.retries < 2 || *strict {
+		return false
 	}
-	return h.retries > 1
+	halts.Lock()
+	defer halts.Unlock()
+	halts.seeds = append(halts.seeds, h.seed)
+	return true
 }
 
-// halts counts the histories that end in a halt which neither a retry nor another
+// halts are the histories that end in a halt which neither a retry nor another
 // commit mends.
-var halts atomic.Int64
+var halts struct {
+	sync.Mutex
+	seeds []uint64
+}
 
 // end mends what is refused, and leaves the fleet alone until it has settled: with
 // an operator who retries what is halted and, if that does not help, merges once
