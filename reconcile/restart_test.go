@@ -120,6 +120,9 @@ func TestRestartInMidRollout(t *testing.T) {
 				r.converged(group, second)
 				generations(t, r)
 				n.holds("v2@10.0.0.1:80")
+				if target, err := r.loop.guide.Admit(schema.Node{ID: group + "-2"}, nil); err != nil || !target.Open {
+					t.Errorf("who was away and comes back is taken at its word: %+v, %v", target, err)
+				}
 			})
 		}
 	}
