@@ -53,7 +53,7 @@ var codes = []Code{
 	{"host", isError, false, "A host is no host name, or one that could never match."},
 	{"import", isError, false, "An import leads to nothing in this repository."},
 	{"incomplete", isError, false, "A field has no value, only a constraint."},
-	{"inherited-twice", isError, false, "A package serves what its ancestor directory serves too."},
+	{"inherited-twice", isError, false, "A package serves what its ancestor directory, or another package below that, serves too."},
 	{"initial-fetch-timeout", isWarning, true, "A node would wait for ever for a resource that may never come."},
 	{"internal", isError, false, "sluice or CUE's evaluator failed; please report it."},
 	{"irregular-file", isError, false, "A symbolic link, a submodule or a special file stands where configuration is read."},

@@ -86,8 +86,24 @@ func (m *model) oneOf(n *node, what string, names ...string) bool {
 	if len(found) > 1 {
 		list = strings.Join(found, " and ")
 	}
-	m.error(n.pos, "one-of", "", "%s: want exactly one of %s; found %s", what, strings.Join(names, ", "), list)
+	m.error(n.pos, "one-of", n.apart(found), "%s: want exactly one of %s; found %s", what, strings.Join(names, ", "), list)
 	return false
+}
+
+// apart says where each of some fields stands, if that is not in one file: a
+// package inherits from the directories above it.
+func (n *node) apart(fields []string) string {
+	var where []string
+	one := true
+	for _, f := range fields {
+		pos := n.at(f)
+		one = one && pos.File == n.at(fields[0]).File
+		where = append(where, fmt.Sprintf("%s is at %s", f, pos))
+	}
+	if one {
+		return ""
+	}
+	return strings.Join(where, ", ")
 }
 
 // atMostOne wants one of some fields in a struct, or none.

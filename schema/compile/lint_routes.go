@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"regexp/syntax"
 	"strings"
 
@@ -64,6 +65,9 @@ func (m *model) lintRule(what string, r *routes, u *rule) {
 	}
 	if u.CORS != nil {
 		m.nonEmpty(u.CORS.At, what+".cors", "origins", "no site could call")
+		for i, method := range u.CORS.Methods {
+			m.method(u.CORS.At.elem("methods", i), what+".cors", method)
+		}
 	}
 	for i := range u.Hash {
 		h := &u.Hash[i]
@@ -107,14 +111,11 @@ func (m *model) lintMatch(what string, u *ruleMatch) {
 	if g := u.GRPC; g != "" && (strings.Count(g, "/") != 1 || strings.HasPrefix(g, "/") || strings.HasSuffix(g, "/")) {
 		m.error(u.At.at("grpc"), "value", `want "package.Service/Method" or "package.Service/*"`, "%s: %q is no gRPC method", what, g)
 	}
-	for i, method := range u.methods() {
-		if !headerToken.MatchString(method) {
-			pos := u.At.at("method")
-			if u.Method == "" {
-				pos = u.At.elem("methods", i)
-			}
-			m.error(pos, "value", "", "%s: %q is no HTTP method", what, method)
-		}
+	if u.Method != "" {
+		m.method(u.At.at("method"), what, u.Method)
+	}
+	for i, method := range u.Methods {
+		m.method(u.At.elem("methods", i), what, method)
 	}
 	for h := range sorted(u.Headers) {
 		m.headerName(u.At.at("headers", h), what, h)
@@ -148,6 +149,25 @@ func (m *model) lintValue(what string, v valueMatch) {
 	}
 	if v.IgnoreCase && (v.Regex != "" || v.At.get("present") != nil) {
 		m.error(v.At.at("ignore_case"), "no-effect", "in a regex, write (?i)", "%s: ignore_case is for text", what)
+	}
+}
+
+// knownMethods are the methods of RFC 9110, RFC 5789 and RFC 4918, and what caches
+// know beside them.
+var knownMethods = []string{
+	"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "PURGE",
+}
+
+// method refuses what no request has. Methods are compared with their case (RFC
+// 9110, section 9.1), so "get" is another one than "GET", and nobody sends it.
+func (m *model) method(pos schema.Pos, what, method string) {
+	upper := strings.ToUpper(method)
+	switch {
+	case !headerToken.MatchString(method):
+		m.error(pos, "value", "", "%s: %q is no HTTP method", what, method)
+	case upper != method && slices.Contains(knownMethods, upper):
+		m.error(pos, "value", fmt.Sprintf("write %q", upper), "%s: %q is no HTTP method, as their case counts", what, method)
 	}
 }
 

@@ -107,6 +107,8 @@ func merge[E interface{ node() *node }](in *merger, kind string, all, some map[s
 			in.m.owners[kind+" "+name] = in.pkg
 		case owner.name == in.pkg.name && within(in.pkg.dir, owner.dir):
 			in.inherits(old.node().pos)
+		case old.node().pos == e.node().pos:
+			in.shares(owner, fmt.Sprintf("%s %q at %s", kind, name, e.node().pos))
 		default:
 			first, second := old.node().pos, e.node().pos
 			if less(second, first) {
@@ -136,4 +138,16 @@ func (in *merger) inherits(from schema.Pos) {
 	in.m.error(schema.Pos{File: in.pkg.file}, "inherited-twice",
 		fmt.Sprintf("write sluice: base: true in %s if it is only inherited from, or compile one directory with --path", path.Dir(from.File)),
 		"package %q here inherits what its ancestor directory also serves, such as %s", in.pkg.name, from)
+}
+
+// shares says once that two packages inherit the same, and so both serve it: the
+// place where it is written is one, and no help to whoever looks for the second.
+func (in *merger) shares(owner *pkg, what string) {
+	if in.inherited {
+		return
+	}
+	in.inherited = true
+	in.m.error(schema.Pos{File: in.pkg.file}, "inherited-twice",
+		"compile one directory with --path; or move what both inherit into a package of its own",
+		"package %q here serves what package %q at %s serves too, as both take it from one place: %s", in.pkg.name, owner.name, owner.file, what)
 }
