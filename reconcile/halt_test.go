@@ -105,6 +105,32 @@ func TestR4NackHaltsTheGroup(t *testing.T) {
 	}
 }
 
+// A node that is in the middle of a stage as another refuses it is sent the rest of
+// that stage, and nothing of the next.
+func TestR4AStageIsFinished(t *testing.T) {
+	c := both("v1")
+	c.groups = edgeGroup
+	c.front = ""
+	r, base := newRig(t, c)
+	bad, good := r.connect("edge-1"), r.connect("edge-2")
+	bad.sees("edge → v1, v1@10.0.0.1:80")
+	good.sees("edge → v1, v1@10.0.0.1:80")
+	r.done("edge", base)
+	bad.rejects(cds, "no memory")
+	good.hold(cds)
+	c.edge, c.services = to("v2"), map[string]string{"v2": "10.0.0.2:80"}
+	r.merge(c)
+	good.waitsWith(cds)
+	r.state("edge", Halted)
+	before := good.counts()
+	good.release(cds)
+	good.sees("edge → v1, v1@10.0.0.1:80, v2@10.0.0.2:80") // the endpoints of the stage come after the halt
+	r.until("the other to be held", func(st *Status) bool { return strings.HasPrefix(st.node("edge-2").Why, "held") })
+	if now := good.counts(); now[eds] == before[eds] || now[rds] != before[rds] || now[cds] != before[cds] {
+		t.Errorf("after the halt the other node was sent %v, before %v", now, before)
+	}
+}
+
 func TestR4AHaltIsParkedOverARestart(t *testing.T) {
 	r, _, bad, good, _ := halted(t)
 	was := r.loop.Status()

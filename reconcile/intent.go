@@ -229,9 +229,12 @@ func (l *Loop) meant(in Intent) ([]string, error) {
 	}
 	found := map[string]bool{}
 	at := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		about := l.groups[name].about()
-		if strings.HasPrefix(about, in.Commit) {
-			found[about] = true
+		commit := l.groups[name].about()
+		if back := l.groups[name].back(); back != nil && strings.HasPrefix(back.Commit, in.Commit) {
+			commit = back.Commit
+		}
+		if strings.HasPrefix(commit, in.Commit) {
+			found[commit] = true
 			return false
 		}
 		return true
@@ -262,6 +265,14 @@ func (g *group) about() string {
 	return ""
 }
 
+// back is what the group walks back to after an abort, or nil.
+func (g *group) back() *Release {
+	if g.Parked == nil {
+		return nil
+	}
+	return g.Target
+}
+
 func (l *Loop) size(name string, g *group, f *facts) int {
 	if g == nil {
 		return 0
@@ -272,7 +283,6 @@ func (l *Loop) size(name string, g *group, f *facts) int {
 
 // weigh says what an intent does to a group, or why that makes no sense now.
 func (l *Loop) weigh(in Intent, name string, g *group) (words, no string) {
-	at := abbreviated(g.about())
 	whole := in.Group == "" && in.Commit == ""
 	by := g.pausedBy()
 	switch in.Verb {
@@ -288,10 +298,7 @@ func (l *Loop) weigh(in Intent, name string, g *group) (words, no string) {
 		case !whole && l.ops.Paused != nil:
 			return "", fmt.Sprintf("group %s is paused with all others, by %s: resume all of them", name, by.By)
 		}
-		if g.Parked != nil {
-			return fmt.Sprintf("the pause ends; %s stays parked", at), ""
-		}
-		return "goes on at " + at, ""
+		return g.weighResume(), ""
 	}
 	if l.ops.Paused != nil || by != nil && in.Verb == Retry {
 		return "", fmt.Sprintf("group %s is paused by %s: resume first", name, by.By)
@@ -302,10 +309,28 @@ func (l *Loop) weigh(in Intent, name string, g *group) (words, no string) {
 	return g.weighRetry(name)
 }
 
+// weighResume says what the end of a pause brings about.
+func (g *group) weighResume() string {
+	switch {
+	case g.next == nil && g.Halt != nil:
+		return fmt.Sprintf("the pause ends; %s stays halted: it waits for a fix, or a retry", abbreviated(g.Target.Commit))
+	case g.back() != nil:
+		return "goes on with the walk back to " + abbreviated(g.Target.Commit)
+	case g.Parked != nil:
+		return fmt.Sprintf("the pause ends; %s stays parked", abbreviated(g.Parked.Commit))
+	case g.next != nil:
+		return "goes on at " + abbreviated(g.next.Commit)
+	}
+	return "goes on at " + abbreviated(g.about())
+}
+
 func (g *group) weighAbort(name string) (words, no string) {
 	switch {
-	case g.Parked != nil && g.Target != nil:
-		return "", fmt.Sprintf("group %s walks back to %s already", name, abbreviated(g.Base.Commit))
+	case g.back() != nil && g.Halt != nil:
+		return "", fmt.Sprintf("commit %s of group %s is parked already, and the walk back to %s is halted: sluice retry %[2]s tries that again, or merge a fix",
+			abbreviated(g.Parked.Commit), name, abbreviated(g.Target.Commit))
+	case g.back() != nil:
+		return "", fmt.Sprintf("group %s walks back to %s already", name, abbreviated(g.Target.Commit))
 	case g.Parked != nil:
 		return "", fmt.Sprintf("commit %s of group %s is parked already", abbreviated(g.Parked.Commit), name)
 	case g.Target == nil && g.next == nil && g.Base != nil:
@@ -328,6 +353,8 @@ func (g *group) weighAbort(name string) (words, no string) {
 
 func (g *group) weighRetry(name string) (words, no string) {
 	switch {
+	case g.Halt != nil && g.back() != nil:
+		return fmt.Sprintf("the walk back to %s is tried again: what was refused is forgotten; %s stays parked", abbreviated(g.Target.Commit), abbreviated(g.Parked.Commit)), ""
 	case g.Halt != nil:
 		return fmt.Sprintf("%s is tried again: what was refused is forgotten", abbreviated(g.Target.Commit)), ""
 	case g.Parked != nil && g.shelf != nil:
@@ -396,10 +423,16 @@ func (g *group) retry() {
 func (l *Loop) asked(st *GroupStatus, g *group) {
 	st.Paused, st.Parked = g.pausedBy(), g.Parked
 	switch {
-	case g.Halt != nil && st.Paused != nil:
-		st.Why += "; paused by " + st.Paused.By
 	case g.Halt != nil:
-	case st.Parked != nil && g.Target != nil:
+		if g.back() != nil {
+			st.Why += fmt.Sprintf("; this is the walk back from %s, which was aborted by %s", abbreviated(st.Parked.Commit), st.Parked.By)
+		}
+		if st.Paused != nil {
+			st.Why += "; paused by " + st.Paused.By
+		}
+	case g.back() != nil && st.Paused != nil:
+		st.State, st.Why = PausedState, fmt.Sprintf("by %s: %s was aborted by %s, and the walk back to %s waits", st.Paused.By, abbreviated(st.Parked.Commit), st.Parked.By, abbreviated(st.Base))
+	case g.back() != nil:
 		st.Why = fmt.Sprintf("%s was aborted by %s: walks back to %s", abbreviated(st.Parked.Commit), st.Parked.By, abbreviated(st.Base))
 	case st.Parked != nil && g.next == nil:
 		st.State, st.Why = ParkedState, fmt.Sprintf("%s was aborted by %s: it waits for a commit that changes it, or a retry", abbreviated(st.Parked.Commit), st.Parked.By)

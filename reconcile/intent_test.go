@@ -263,6 +263,76 @@ func TestR7RetryInVain(t *testing.T) {
 	bad.sees("front → v1, v1@10.0.0.1:80")
 }
 
+// A walk back that a node refuses says which commit is parked, and what each intent
+// would do; none of what is left to do is the abort that was done.
+func TestR7AHaltedWalkBack(t *testing.T) {
+	r, first := newRig(t, frontOnly("v1"))
+	one, two := r.connect("front-1"), r.connect("front-2")
+	one.sees("front → v1, v1@10.0.0.1:80")
+	two.sees("front → v1, v1@10.0.0.1:80")
+	r.done("front", first)
+	two.hold(rds)
+	second := r.merge(frontOnly("v2"))
+	two.waitsWith(rds)
+	one.sees("front → v2, v2@10.0.0.1:80")
+	one.rejects(rds, "no way back")
+	r.orders(Abort, "front")
+	g := r.state("front", Halted).group("front")
+	if g.Parked == nil || g.Parked.Commit != second || g.Target != first || !strings.HasSuffix(g.Why, "no way back; this is the walk back from "+second[:7]+", which was aborted by ann") {
+		t.Fatalf("the group is %+v", g)
+	}
+	r.senseless(Abort, "front", "commit "+second[:7]+" of group front is parked already, and the walk back to "+first[:7]+" is halted: sluice retry front tries that again, or merge a fix")
+	says := func(in Intent, want string) {
+		t.Helper()
+		in.DryRun = true
+		if out, err := r.loop.Do(t.Context(), in); err != nil || out.Groups[0].Words != want {
+			t.Errorf("%+v: %+v, %v: want %q", in, out, err, want)
+		}
+	}
+	again := "the walk back to " + first[:7] + " is tried again: what was refused is forgotten; " + second[:7] + " stays parked"
+	for _, commit := range []string{"", "r-1", first, "r-2", second} { // what it is about, and what it goes to
+		says(Intent{Verb: Retry, Group: "front", Commit: commit}, again)
+	}
+	r.orders(Pause, "front")
+	says(Intent{Verb: Resume, Group: "front"}, "the pause ends; "+first[:7]+" stays halted: it waits for a fix, or a retry")
+	r.orders(Resume, "front")
+
+	// Once it is back, retry is about the parked commit.
+	two.release(rds)
+	r.orders(Retry, "front")
+	one.sees("front → v1, v1@10.0.0.1:80")
+	two.sees("front → v1, v1@10.0.0.1:80")
+	r.state("front", ParkedState)
+	says(Intent{Verb: Retry, Commit: "r-2"}, second[:7]+" is no longer parked, and tried again")
+	r.orders(Retry, "front")
+	r.done("front", second)
+}
+
+// A pause in the middle of a walk back says that it is one, and what it goes on with.
+func TestR7PausedWalkBack(t *testing.T) {
+	r, first := newRig(t, frontOnly("v1"))
+	one := r.connect("front-1")
+	one.sees("front → v1, v1@10.0.0.1:80")
+	r.done("front", first)
+	one.holdAfter(rds, 1) // the second moves traffic
+	second := r.merge(frontOnly("v2"))
+	one.waitsWith(rds)
+	r.orders(Abort, "front")
+	r.orders(Pause, "front")
+	g := r.state("front", PausedState).group("front")
+	if want := "by ann: " + second[:7] + " was aborted by ann, and the walk back to " + first[:7] + " waits"; g.Why != want {
+		t.Errorf("got %q, want %q", g.Why, want)
+	}
+	out, err := r.loop.Do(t.Context(), Intent{Verb: Resume, Group: "front", DryRun: true})
+	if want := "goes on with the walk back to " + first[:7]; err != nil || out.Groups[0].Words != want {
+		t.Errorf("resume: %+v, %v, want %q", out, err, want)
+	}
+	one.release(rds)
+	r.orders(Resume, "front")
+	one.sees("front → v1, v1@10.0.0.1:80")
+	r.state("front", ParkedState)
+}
+
 // The events between two statuses are all that changed, in the order in which it
 // matters.
 func TestChanges(t *testing.T) {

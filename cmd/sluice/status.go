@@ -146,6 +146,8 @@ func commitCell(g *reconcile.GroupStatus) string {
 	switch {
 	case g.Base == "" && to == "":
 		return "-"
+	case walksBack(g):
+		return short(g.Parked.Commit) + " → " + short(to)
 	case to == "":
 		return short(g.Base)
 	case g.Base == "":
@@ -260,6 +262,9 @@ func haltText(g *reconcile.GroupStatus) string {
 	if h.Stage != "" {
 		fmt.Fprintf(&b, ", stage %s", h.Stage)
 	}
+	if walksBack(g) {
+		fmt.Fprintf(&b, ", on the way back from %s", short(g.Parked.Commit))
+	}
 	if h.Nack != nil {
 		fmt.Fprintf(&b, "\n    %s (%s) refused, nonce %s:\n%s", h.Nack.Type, h.Nack.Type.Short(), clean(h.Nack.Nonce), indent(cleanLines(h.Nack.Words), "      "))
 	} else {
@@ -272,9 +277,24 @@ func haltText(g *reconcile.GroupStatus) string {
 		fmt.Fprintf(&b, "\n    paused by %s: a fix waits for sluice resume %s", g.Paused.By, g.Name)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\n    mend it and merge; or sluice retry %s, or sluice abort %s", g.Name, g.Name)
+	b.WriteString("\n    " + wayOut(g))
 	return b.String()
 }
+
+// wayOut is what to do about a halt: nothing that would be refused, or change
+// nothing.
+func wayOut(g *reconcile.GroupStatus) string {
+	switch {
+	case walksBack(g):
+		return fmt.Sprintf("%s is parked, and this is the walk back from it: sluice retry %s tries that again; or merge a fix", short(g.Parked.Commit), g.Name)
+	case g.Base == "":
+		return fmt.Sprintf("mend it and merge; or sluice retry %s; there is no finished commit to walk back to", g.Name)
+	}
+	return fmt.Sprintf("mend it and merge; or sluice retry %s, or sluice abort %[1]s", g.Name)
+}
+
+// walksBack reports whether a group is on its way back from an aborted commit.
+func walksBack(g *reconcile.GroupStatus) bool { return g.Parked != nil && g.Target != "" }
 
 func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)

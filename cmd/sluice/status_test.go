@@ -44,3 +44,27 @@ func TestStatusOfARefusalAfterwards(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", o.said, o.done, want)
 	}
 }
+
+// What is advised about a halt can be done: no abort of what was aborted, and none
+// where there is nothing to walk back to.
+func TestWayOutOfAHalt(t *testing.T) {
+	const base, target = "9be01d40000", "3f2a91c0000"
+	halt := &reconcile.Halt{Node: "edge-1", Stage: "routes", Cause: "routes refused: no", Commit: target}
+	g := reconcile.GroupStatus{Name: "edge", State: reconcile.Halted, Base: base, Target: target, Halt: halt}
+	st := &reconcile.Status{Source: reconcile.SourceStatus{Commit: target}}
+	table := func() string {
+		st.Groups = []reconcile.GroupStatus{g}
+		return statusTable(st, false)
+	}
+	wants(t, table(), `^halted  edge at 3f2a91c: node edge-1, stage routes$`, `^    mend it and merge; or sluice retry edge, or sluice abort edge$`)
+	g.Base = ""
+	wants(t, table(), `^    mend it and merge; or sluice retry edge; there is no finished commit to walk back to$`)
+	g.Base, g.Target, halt.Commit = base, base, base
+	g.Parked = &reconcile.Parked{Mark: reconcile.Mark{By: "ann"}, Commit: target}
+	wants(t, table(), `^edge +- +3f2a91c → 9be01d4 `,
+		`^halted  edge at 9be01d4: node edge-1, stage routes, on the way back from 3f2a91c$`,
+		`^    3f2a91c is parked, and this is the walk back from it: sluice retry edge tries that again; or merge a fix$`)
+	if got, want := outcomeOf(st, wanted{}), "group edge: commit 3f2a91c was aborted by ann, and the walk back to 9be01d4 halted"; !got.refused || got.said != want {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}

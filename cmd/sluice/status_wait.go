@@ -162,6 +162,8 @@ func outcomeOf(st *reconcile.Status, want wanted) outcome {
 		switch {
 		case g.State == reconcile.Gone:
 			continue
+		case g.State == reconcile.Halted && walksBack(g) && want.reached(g.Parked.Commit):
+			return outcome{refused: true, said: fmt.Sprintf("group %s: commit %s was aborted by %s, and the walk back to %s halted", g.Name, short(g.Parked.Commit), g.Parked.By, short(g.Target))}
 		case g.State == reconcile.Halted && want.reached(g.Halt.Commit):
 			return outcome{refused: true, said: fmt.Sprintf("group %s halted at commit %s", g.Name, short(g.Halt.Commit))}
 		case g.Parked != nil && want.reached(g.Parked.Commit):

@@ -176,7 +176,7 @@ func (m *topModel) trouble(g *reconcile.GroupStatus, room int) []string {
 		out = append(out, cyan.of(fmt.Sprintf("   → %s", o.Pos.Short()))+clean(fmt.Sprintf("  %s %s  (%s)", o.Kind, o.Name, m.blame(h.Commit))))
 	}
 	if g.Parked != nil {
-		out = append(out, "   "+short(g.Parked.Commit)+" was aborted by "+clean(g.Parked.By))
+		out = append(out, "   "+short(g.Parked.Commit)+" was aborted by "+clean(g.Parked.By)+": this is the way back from it, and R tries that again")
 	}
 	return out
 }
