@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -164,6 +165,7 @@ func (p *planRun) end(ctx context.Context, in *planInput) (err error) {
 			in.fleet, err = p.tree.compile(ctx)
 			return err
 		})
+		in.to.Commit = p.head()
 	} else {
 		var rev reconcile.Revision
 		if rev, err = p.repo.Resolve(p.to); err != nil {
@@ -181,6 +183,22 @@ func (p *planRun) end(ctx context.Context, in *planInput) (err error) {
 		}
 	}
 	return err
+}
+
+// head is the commit that the working tree is, or nothing if it has more or less.
+func (p *planRun) head() string {
+	rev, err := p.repo.Resolve("HEAD")
+	if err != nil {
+		return "" // no commit yet
+	}
+	tree, ok := rev.FS.(*reconcile.Tree)
+	if !ok {
+		return ""
+	}
+	if same, err := tree.Same(os.DirFS(p.tree.root)); err != nil || !same {
+		return ""
+	}
+	return rev.Commit
 }
 
 // begin reads what the plan leads from, and says which that is.

@@ -33,7 +33,7 @@ type planDocument struct {
 
 // planRevision is one end of a plan.
 type planRevision struct {
-	Commit string `json:"commit,omitempty"` // in full; empty for a working tree or nothing
+	Commit string `json:"commit,omitempty"` // in full; empty for a working tree that is no commit, or nothing
 	Branch string `json:"branch,omitempty"`
 	From   string `json:"from"` // how it was found: "--base", "server", "working tree" …
 }
