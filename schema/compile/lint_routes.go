@@ -3,8 +3,8 @@ package compile
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/sluice-xds/sluice/schema"
