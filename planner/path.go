@@ -116,8 +116,8 @@ func (b *builder) moves(next schema.Snapshot, w wants) [schema.NumTypes]bool {
 	for _, t := range schema.AllTypes() {
 		m[t] = !next.Of(t).Equal(b.now.Of(t))
 	}
-	for k := range w {
-		m[k.Type] = true
+	for _, want := range w {
+		m[want.Type] = true
 	}
 	return m
 }
@@ -156,8 +156,8 @@ func (b *builder) makeWay() schema.Set {
 func (b *builder) makeListeners(tables schema.Snapshot) {
 	stay := b.makeWay()
 	next := b.now.Replace(schema.Listeners, stay.Union(b.target.Of(schema.Listeners)))
-	w := wants{}
-	b.lacks(w, next.Of(schema.Listeners), schema.Listeners)
+	var w wants
+	b.lacks(&w, next.Of(schema.Listeners), schema.Listeners)
 	for _, t := range routed {
 		var bring []*schema.Resource
 		for old, r := range schema.Diff(b.from.Acked.Of(t), tables.Of(t)) {
@@ -171,9 +171,9 @@ func (b *builder) makeListeners(tables schema.Snapshot) {
 		}
 		next = next.Replace(t, next.Of(t).Union(schema.SetOf(bring...)))
 	}
-	b.follow(w, next)
+	b.follow(&w, next)
 	if b.path.Target.Client == schema.GRPC {
-		b.comes(w, next)
+		b.comes(&w, next)
 	}
 	b.stage(schema.MakeListeners, next, w)
 }
@@ -181,22 +181,20 @@ func (b *builder) makeListeners(tables schema.Snapshot) {
 // switchRoutes serves the target's routes.
 func (b *builder) switchRoutes(tables schema.Snapshot) {
 	next := b.now
-	w := wants{}
+	var w wants
 	for _, t := range routed {
 		next = next.Replace(t, next.Of(t).Union(tables.Of(t)))
-		b.lacks(w, next.Of(t), t)
+		b.lacks(&w, next.Of(t), t)
 	}
-	for name := range b.accepted {
-		delete(w, schema.Key{Type: schema.Routes, Name: name})
-	}
-	b.follow(w, next)
+	w = slices.DeleteFunc(w, func(want schema.Want) bool { return want.Type == schema.Routes && b.accepted[want.Name] })
+	b.follow(&w, next)
 	b.stage(schema.SwitchRoutes, next, w)
 }
 
 // lacks wants what the target has of a type, in the version that a step brings
 // it, and the session is not sure to hold. What only stands in the step and is
 // not the target's may have been refused: it is not waited for.
-func (b *builder) lacks(w wants, next schema.Set, t schema.Type) {
+func (b *builder) lacks(w *wants, next schema.Set, t schema.Type) {
 	for _, r := range schema.Diff(b.certain.Of(t), next) {
 		if r != nil && b.target.Get(r.Key) != nil {
 			w.add(r)
@@ -221,10 +219,10 @@ func (b *builder) unlisten() {
 // cool drops the warm routes.
 func (b *builder) cool() {
 	next := b.now
-	w := wants{}
+	var w wants
 	for _, t := range routed {
 		next = next.Replace(t, b.target.Of(t))
-		b.lacks(w, next.Of(t), t)
+		b.lacks(&w, next.Of(t), t)
 	}
 	b.stage(schema.Cool, next, w)
 }

@@ -2,85 +2,114 @@ package planner
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// wants are the gates of a stage.
-type wants map[schema.Key]schema.Want
+// wants are the gates of a stage: in any order, and with repeats, until they are
+// listed.
+type wants []schema.Want
 
 // add wants a resource in its version.
-func (w wants) add(r *schema.Resource) {
-	w[r.Key] = schema.Want{Key: r.Key, Version: r.Version, Usable: w[r.Key].Usable}
-}
+func (w *wants) add(r *schema.Resource) { *w = append(*w, schema.Want{Key: r.Key, Version: r.Version}) }
 
 // usable wants that some request could be sent to what is wanted (rule P14).
-func (w wants) usable(k schema.Key) {
-	want := w[k]
-	want.Key, want.Usable = k, true
-	w[k] = want
+func (w *wants) usable(k schema.Key) { *w = append(*w, schema.Want{Key: k, Usable: true}) }
+
+// children wants the live resources of r.
+func (w *wants) children(r *schema.Resource) {
+	for _, ref := range r.Refs {
+		if ref.Type.Live() && ref.Edge != schema.Optional {
+			*w = append(*w, schema.Want{Key: ref.Key})
+		}
+	}
 }
 
 // list sorts the wants and finds their parents: what refers to them in a
 // snapshot, in the version that the session is sure to hold once the gate opens.
 // What it only may hold promises no subscription: to wait for one could be to
-// wait for ever. Most of a snapshot is the target's, of which the referrers are
-// known; the rest is looked through.
+// wait for ever.
 func (w wants) list(sure, next, target schema.Snapshot) []schema.Want {
 	if len(w) == 0 {
 		return nil
 	}
-	parents := make(map[schema.Key][]schema.Key, len(w))
+	out := w.merged()
 	for _, t := range schema.AllTypes() {
-		if t.Live() || next.Of(t).Len() == 0 {
-			continue
-		}
-		add := func(to schema.Key, r *schema.Resource) {
-			if same(sure.Get(r.Key), r) {
-				parents[to] = append(parents[to], r.Key)
-			}
-		}
-		for k := range w {
-			for _, r := range target.Of(t).Referrers(k) {
-				if same(next.Get(r.Key), r) {
-					add(k, r)
-				}
-			}
-		}
-		for _, r := range schema.Diff(target.Of(t), next.Of(t)) {
-			for k := range w.of(r) {
-				add(k, r)
-			}
+		if !t.Live() && next.Of(t).Len() > 0 {
+			out.parents(t, sure.Of(t), next.Of(t), target.Of(t))
 		}
 	}
-	out := make([]schema.Want, 0, len(w))
-	for k, want := range w {
-		want.Parents = parents[k]
-		slices.SortFunc(want.Parents, schema.Key.Compare)
-		out = append(out, want)
+	for i := range out {
+		slices.SortFunc(out[i].Parents, schema.Key.Compare)
 	}
-	slices.SortFunc(out, func(a, b schema.Want) int { return a.Key.Compare(b.Key) })
 	return out
 }
 
-// of yields those that r refers to. It is nil where something goes.
-func (w wants) of(r *schema.Resource) iter.Seq[schema.Key] {
-	return func(yield func(schema.Key) bool) {
-		if r == nil {
-			return
+// merged are the wants in the order of their keys, one of each. Of two versions the
+// later counts.
+func (w wants) merged() wants {
+	slices.SortStableFunc(w, func(a, b schema.Want) int { return a.Key.Compare(b.Key) })
+	n := 1
+	for _, want := range w[1:] {
+		last := &w[n-1]
+		if want.Key != last.Key {
+			w[n] = want
+			n++
+			continue
 		}
-		if 8*len(w) < len(r.Refs) {
-			for k := range w {
-				if r.Refers(k) && !yield(k) {
+		last.Usable = last.Usable || want.Usable
+		if want.Version != "" {
+			last.Version = want.Version
+		}
+	}
+	return slices.Clone(w[:n])
+}
+
+// parents adds those of one type. Who refers to what is known of the target's set,
+// and of some on the way to it: of another what differs is looked through.
+func (w wants) parents(t schema.Type, sure, next, target schema.Set) {
+	known := target
+	if next.Indexed() {
+		known = next
+	}
+	whole, certain := next.Equal(known), sure.Equal(next)
+	for i := range w {
+		for _, name := range known.Referring(w[i].Key) {
+			if (whole || same(known.Get(name), next.Get(name))) && (certain || same(sure.Get(name), next.Get(name))) {
+				w[i].Parents = append(w[i].Parents, schema.Key{Type: t, Name: name})
+			}
+		}
+	}
+	for _, r := range schema.Diff(known, next) {
+		if r == nil || !certain && !same(sure.Get(r.Name), r) {
+			continue
+		}
+		for i := range w.of(r) {
+			w[i].Parents = append(w[i].Parents, r.Key)
+		}
+	}
+}
+
+// of yields the places of those that r refers to, of wants that are sorted.
+func (w wants) of(r *schema.Resource) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if len(w) < len(r.Refs) {
+			for i := range w {
+				if r.Refers(w[i].Key) && !yield(i) {
 					return
 				}
 			}
 			return
 		}
+		var last schema.Key
 		for _, ref := range r.Refs {
-			if _, ok := w[ref.Key]; ok && ref.Edge != schema.Optional && !yield(ref.Key) {
+			if ref.Edge == schema.Optional || ref.Key == last {
+				continue
+			}
+			last = ref.Key
+			i, ok := slices.BinarySearchFunc(w, ref.Key, func(want schema.Want, k schema.Key) int { return want.Key.Compare(k) })
+			if ok && !yield(i) {
 				return
 			}
 		}
@@ -92,7 +121,7 @@ func (w wants) of(r *schema.Resource) iter.Seq[schema.Key] {
 // that a route gains weight on; and the clusters of whatever may stand in place
 // of what was acknowledged, since a later stage may serve it (rule P3).
 func (b *builder) makes(next schema.Snapshot) wants {
-	w := wants{}
+	var w wants
 	for _, t := range made {
 		for _, r := range schema.Diff(b.certain.Of(t), b.target.Of(t)) {
 			if r != nil {
@@ -102,7 +131,7 @@ func (b *builder) makes(next schema.Snapshot) wants {
 		}
 	}
 	for name := range b.gains {
-		b.ready(w, b.target, name)
+		b.ready(&w, b.target, name)
 	}
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
 		for _, r := range schema.Diff(b.certain.Of(t), b.now.Of(t)) {
@@ -123,24 +152,15 @@ func (b *builder) makes(next schema.Snapshot) wants {
 	return w
 }
 
-// children wants the live resources of r.
-func (w wants) children(r *schema.Resource) {
-	for _, ref := range r.Refs {
-		if ref.Type.Live() && ref.Edge != schema.Optional {
-			w[ref.Key] = schema.Want{Key: ref.Key, Usable: w[ref.Key].Usable}
-		}
-	}
-}
-
 // follow wants what wanted listeners and scoped routes are made of: tables,
 // secrets and extensions. A client that holds the parent may have had no use for
 // the child before, and so never have asked for it.
-func (b *builder) follow(w wants, next schema.Snapshot) {
-	for _, k := range sorted(w) {
-		if k.Type != schema.Listeners && k.Type != schema.ScopedRoutes {
+func (b *builder) follow(w *wants, next schema.Snapshot) {
+	for _, want := range *w {
+		if want.Type != schema.Listeners && want.Type != schema.ScopedRoutes {
 			continue
 		}
-		r := next.Get(k)
+		r := next.Get(want.Key)
 		w.children(r)
 		for _, ref := range r.Refs {
 			if to := next.Get(ref.Key); ref.Edge == schema.Child && !ref.Type.Live() && same(b.certain.Get(ref.Key), to) {
@@ -150,14 +170,15 @@ func (b *builder) follow(w wants, next schema.Snapshot) {
 	}
 }
 
-// sorted lists the keys, so that a caller may add some.
-func sorted(w wants) []schema.Key { return slices.SortedFunc(maps.Keys(w), schema.Key.Compare) }
-
 // ready wants a cluster of a snapshot with its members and the endpoints of all. If
 // a route gains weight on it, requests must be possible: to its endpoints or, which
 // only a plan can tell, to those of some member.
-func (b *builder) ready(w wants, in schema.Snapshot, name string) {
-	c := in.Of(schema.Clusters).Get(name)
+func (b *builder) ready(w *wants, in schema.Snapshot, name string) {
+	b.readies(w, in, in.Of(schema.Clusters).Get(name), nil)
+}
+
+// readies does so for a cluster, which may be nil, that those above lead to.
+func (b *builder) readies(w *wants, in schema.Snapshot, c *schema.Resource, seen map[string]bool) {
 	if c == nil {
 		return
 	}
@@ -166,14 +187,18 @@ func (b *builder) ready(w wants, in schema.Snapshot, name string) {
 	for _, ref := range c.Refs {
 		switch {
 		case ref.Edge == schema.Optional:
-		case b.gains[name] && ref.Type == schema.Endpoints:
+		case b.gains[c.Name] && ref.Type == schema.Endpoints:
 			w.usable(ref.Key)
 		case ref.Type == schema.Clusters && ref.Edge == schema.Traffic:
-			if b.gains[name] {
+			if b.gains[c.Name] {
 				w.usable(c.Key)
 			}
-			if _, seen := w[ref.Key]; !seen {
-				b.ready(w, in, ref.Name)
+			if seen == nil {
+				seen = map[string]bool{c.Name: true}
+			}
+			if !seen[ref.Name] {
+				seen[ref.Name] = true
+				b.readies(w, in, in.Of(schema.Clusters).Get(ref.Name), seen)
 			}
 		}
 	}

@@ -71,20 +71,20 @@ func tablesOf(l *schema.Resource) []schema.Key {
 // the clusters that the target's tables in their place will send to.
 func (b *builder) warm() {
 	next := b.prepared()
-	w := wants{}
+	var w wants
 	for _, r := range schema.Diff(b.now.Of(schema.Routes), next.Of(schema.Routes)) {
 		if !same(b.certain.Get(r.Key), r) {
 			w.add(r)
 		}
 	}
 	if b.path.Target.Client == schema.GRPC {
-		next = b.warmed(w, next)
+		next = b.warmed(&w, next)
 	}
 	b.stage(schema.Warm, next, w)
 }
 
 // warmed names clusters in the tables of a snapshot.
-func (b *builder) warmed(w wants, next schema.Snapshot) schema.Snapshot {
+func (b *builder) warmed(w *wants, next schema.Snapshot) schema.Snapshot {
 	for name, clusters := range b.cold() {
 		stands := next.Of(schema.Routes).Get(name)
 		for _, h := range warmHosts(stands) {
@@ -134,12 +134,12 @@ func (b *builder) cold() map[string]names {
 // comes wants the clusters that wanted tables name. A client may come to a table
 // only now, by a listener that it was not sure to have: then all that the table
 // names is warm before traffic moves, as if the client had been there.
-func (b *builder) comes(w wants, next schema.Snapshot) {
-	for _, k := range sorted(w) {
-		if k.Type != schema.Routes {
+func (b *builder) comes(w *wants, next schema.Snapshot) {
+	for _, want := range *w {
+		if want.Type != schema.Routes {
 			continue
 		}
-		for _, ref := range next.Get(k).Refs {
+		for _, ref := range next.Get(want.Key).Refs {
 			if ref.Type == schema.Clusters && ref.Edge != schema.Optional {
 				b.ready(w, next, ref.Name)
 			}
