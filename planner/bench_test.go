@@ -125,7 +125,7 @@ func BenchmarkNewClass(b *testing.B) {
 	}
 	for _, client := range []schema.Client{schema.Envoy, schema.GRPC} {
 		b.Run(client.String(), func(b *testing.B) {
-			target := &schema.Target{Client: client, Snapshot: to, Drain: -1}
+			target := &schema.Target{Client: client, Snapshot: to, Drain: -1, Memory: new(schema.Memory)}
 			timed(b, func(c *cpuTimer) {
 				c.start()
 				defer c.stop()

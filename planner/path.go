@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"slices"
 	"time"
 
 	"github.com/sluice-xds/sluice/schema"
@@ -40,19 +39,17 @@ func NewPath(from schema.State, to *schema.Target) *schema.Path {
 	b.certain = certain(from)
 	b.now = from.Acked.Union(from.Maybe)
 	b.path.From = b.now
-	b.gains = b.gaining()
+	b.way = wayOf(from, to)
 
 	b.make()
-	if to.Client == schema.GRPC {
-		b.befores = b.replaced()
-	}
-	b.warm()
-	tables := b.tables()
-	b.makeListeners(tables)
-	b.switchRoutes(tables)
 	b.path.Converged = len(b.path.Stages)
-	b.unlisten()
-	b.cool()
+	for i := range b.way.steps {
+		st := &b.way.steps[i]
+		b.take(st)
+		if st.kind <= schema.SwitchRoutes {
+			b.path.Converged = len(b.path.Stages)
+		}
+	}
 	b.prune()
 	return b.path
 }
@@ -65,11 +62,8 @@ type builder struct {
 	// what is not acknowledged.
 	certain schema.Snapshot
 	now     schema.Snapshot // of the last stage
-	gains   map[string]bool // clusters that a route gains weight on
-
-	// Of gRPC clients:
-	befores  map[string][]*schema.Resource // the tables whose place one of the target's takes
-	accepted map[string]bool               // tables of which only warm routes remain to be dropped
+	way     *way
+	spare   wants // room for those of the next stage
 }
 
 // certain is what was acknowledged and is not touched by what may have been
@@ -98,7 +92,7 @@ func (b *builder) stage(kind schema.StageKind, next schema.Snapshot, w wants) {
 	if next.Equal(b.now) && len(w) == 0 {
 		return
 	}
-	moves := b.moves(next, w)
+	moves := moves(b.now, next, w)
 	for _, t := range schema.AllTypes() {
 		if moves[t] {
 			b.certain = b.certain.Replace(t, next.Of(t))
@@ -107,14 +101,14 @@ func (b *builder) stage(kind schema.StageKind, next schema.Snapshot, w wants) {
 	b.path.Stages = append(b.path.Stages, schema.Stage{
 		Kind: kind, Snapshot: next, Moves: moves, Wants: w.list(b.certain, next, b.target),
 	})
-	b.now = next
+	b.now, b.spare = next, w[:0]
 }
 
 // moves are the types that a step changes, or waits for.
-func (b *builder) moves(next schema.Snapshot, w wants) [schema.NumTypes]bool {
+func moves(now, next schema.Snapshot, w wants) [schema.NumTypes]bool {
 	var m [schema.NumTypes]bool
 	for _, t := range schema.AllTypes() {
-		m[t] = !next.Of(t).Equal(b.now.Of(t))
+		m[t] = !next.Of(t).Equal(now.Of(t))
 	}
 	for _, want := range w {
 		m[want.Type] = true
@@ -131,100 +125,22 @@ func (b *builder) make() {
 	b.stage(schema.Make, next, b.makes(next))
 }
 
-// makeWay are the session's listeners without those that go and whose address
-// one of the target's has: two cannot have one address, so they make way in the
-// response that brings the other (rule P4).
-func (b *builder) makeWay() schema.Set {
-	stay, target := b.now.Of(schema.Listeners), b.target.Of(schema.Listeners)
-	var bound map[string]string
-	for old, l := range schema.Diff(stay, target) {
-		if l != nil {
-			continue
-		}
-		if bound == nil {
-			bound = boundBy(target)
-		}
-		if addresses, err := addressesOf(old); err == nil && slices.ContainsFunc(addresses, func(a string) bool { return bound[a] != "" }) {
-			stay = stay.Without(old.Name)
-		}
-	}
-	return stay
-}
-
-// makeListeners adds and changes listeners, and brings the route tables that the
-// session is not sure to have: a new listener's ACK may wait for them.
-func (b *builder) makeListeners(tables schema.Snapshot) {
-	stay := b.makeWay()
-	next := b.now.Replace(schema.Listeners, stay.Union(b.target.Of(schema.Listeners)))
-	var w wants
-	b.lacks(&w, next.Of(schema.Listeners), schema.Listeners)
-	for _, t := range routed {
-		var bring []*schema.Resource
-		for old, r := range schema.Diff(b.from.Acked.Of(t), tables.Of(t)) {
-			if stands := b.now.Get(keyOf(old, r)); old != nil || stands != nil && stands.Version != r.Version {
-				continue // in place: its turn comes with the routes
-			}
-			bring = append(bring, r)
-			if !same(b.certain.Get(r.Key), r) {
-				w.add(r)
-			}
-		}
-		next = next.Replace(t, next.Of(t).Union(schema.SetOf(bring...)))
-	}
-	b.follow(&w, next)
-	if b.path.Target.Client == schema.GRPC {
-		b.comes(&w, next)
-	}
-	b.stage(schema.MakeListeners, next, w)
-}
-
-// switchRoutes serves the target's routes.
-func (b *builder) switchRoutes(tables schema.Snapshot) {
+// take makes a stage of a step of the way.
+func (b *builder) take(st *step) {
 	next := b.now
-	var w wants
-	for _, t := range routed {
-		next = next.Replace(t, next.Of(t).Union(tables.Of(t)))
-		b.lacks(&w, next.Of(t), t)
+	for t := schema.Listeners; t < schema.Runtimes; t++ {
+		next = next.Replace(t, st.sets.Of(t))
 	}
-	w = slices.DeleteFunc(w, func(want schema.Want) bool { return want.Type == schema.Routes && b.accepted[want.Name] })
-	b.follow(&w, next)
-	b.stage(schema.SwitchRoutes, next, w)
-}
-
-// lacks wants what the target has of a type, in the version that a step brings
-// it, and the session is not sure to hold. What only stands in the step and is
-// not the target's may have been refused: it is not waited for.
-func (b *builder) lacks(w *wants, next schema.Set, t schema.Type) {
-	for _, r := range schema.Diff(b.certain.Of(t), next) {
-		if r != nil && b.target.Get(r.Key) != nil {
-			w.add(r)
+	w := append(b.spare, st.wants...)
+	for _, k := range st.parts {
+		if to := next.Get(k); same(b.certain.Get(k), to) {
+			w.add(to)
 		}
 	}
-}
-
-// unlisten drops the listeners that the target lacks, and the routes that only
-// they used.
-func (b *builder) unlisten() {
-	next := b.now.Replace(schema.Listeners, b.target.Of(schema.Listeners))
-	for _, t := range routed {
-		for old, r := range schema.Diff(b.now.Of(t), b.target.Of(t)) {
-			if r == nil {
-				next = next.Replace(t, next.Of(t).Without(old.Name))
-			}
-		}
+	for _, name := range st.clusters {
+		b.ready(&w, next, name)
 	}
-	b.stage(schema.Unlisten, next, nil)
-}
-
-// cool drops the warm routes.
-func (b *builder) cool() {
-	next := b.now
-	var w wants
-	for _, t := range routed {
-		next = next.Replace(t, b.target.Of(t))
-		b.lacks(&w, next.Of(t), t)
-	}
-	b.stage(schema.Cool, next, w)
+	b.stage(st.kind, next, w)
 }
 
 // prune removes what is left over, after the drain.
@@ -232,7 +148,7 @@ func (b *builder) prune() {
 	if b.target.Equal(b.now) {
 		return
 	}
-	st := schema.Stage{Kind: schema.Prune, Snapshot: b.target, Moves: b.moves(b.target, nil), Drain: b.drain()}
+	st := schema.Stage{Kind: schema.Prune, Snapshot: b.target, Moves: moves(b.now, b.target, nil), Drain: b.drain()}
 	for old, r := range schema.DiffAll(b.now, b.target) {
 		if r == nil {
 			st.Unused = append(st.Unused, old.Key)

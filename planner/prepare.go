@@ -39,11 +39,11 @@ func gainedFilters(now, target schema.Snapshot) map[string][]string {
 
 // prepared are the tables that the session may hold, with what the target says of
 // the filters that their listeners gain.
-func (b *builder) prepared() schema.Snapshot {
-	next := b.now
-	for name, filters := range gainedFilters(b.now, b.target) {
+func (f *finder) prepared() schema.Snapshot {
+	next := f.now
+	for name, filters := range gainedFilters(f.now, f.target) {
 		k := schema.Key{Type: schema.Routes, Name: name}
-		old, r := b.now.Get(k), b.target.Get(k)
+		old, r := f.now.Get(k), f.target.Get(k)
 		if old == nil || r == nil || same(old, r) {
 			continue
 		}

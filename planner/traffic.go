@@ -254,29 +254,29 @@ func answerOf(l envoy.RouteLine) Answer {
 // gaining lists the clusters on which some route has more weight in the target
 // than in what the session may hold, or a listener begins to send to directly
 // (rule P14). Of tables that it may hold in two versions both count.
-func (b *builder) gaining() map[string]bool {
+func (f *finder) gaining() map[string]bool {
 	gains := map[string]bool{}
-	older := b.from.Maybe.Union(b.from.Acked)
+	older := f.from.Maybe.Union(f.from.Acked)
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
-		for old, r := range schema.Diff(b.now.Of(t), b.target.Of(t)) {
+		for old, r := range schema.Diff(f.now.Of(t), f.target.Of(t)) {
 			gain(gains, old, r)
 		}
-		if older.Of(t).Equal(b.now.Of(t)) {
+		if older.Of(t).Equal(f.now.Of(t)) {
 			continue
 		}
-		for old, r := range schema.Diff(older.Of(t), b.target.Of(t)) {
-			if r != nil && !same(old, b.now.Get(r.Key)) {
+		for old, r := range schema.Diff(older.Of(t), f.target.Of(t)) {
+			if r != nil && !same(old, f.now.Get(r.Key)) {
 				gain(gains, old, r)
 			}
 		}
 	}
-	if b.path.Target.Client == schema.GRPC {
-		for _, s := range [...]schema.Snapshot{b.from.Acked, b.now} {
-			b.leaves(s, func(left, taken schema.Key) {
+	if f.client == schema.GRPC {
+		for _, s := range [...]schema.Snapshot{f.from.Acked, f.now} {
+			f.leaves(s, func(left, taken schema.Key) {
 				// What a table names warm, a client that came back may hold without it.
-				for _, from := range [...]schema.Snapshot{b.from.Acked, b.now} {
+				for _, from := range [...]schema.Snapshot{f.from.Acked, f.now} {
 					if old := from.Get(left); old != nil {
-						gain(gains, old, b.target.Get(taken))
+						gain(gains, old, f.target.Get(taken))
 					}
 				}
 			})

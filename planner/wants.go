@@ -130,7 +130,7 @@ func (b *builder) makes(next schema.Snapshot) wants {
 			}
 		}
 	}
-	for name := range b.gains {
+	for name := range b.way.gains {
 		b.ready(&w, b.target, name)
 	}
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
@@ -152,24 +152,6 @@ func (b *builder) makes(next schema.Snapshot) wants {
 	return w
 }
 
-// follow wants what wanted listeners and scoped routes are made of: tables,
-// secrets and extensions. A client that holds the parent may have had no use for
-// the child before, and so never have asked for it.
-func (b *builder) follow(w *wants, next schema.Snapshot) {
-	for _, want := range *w {
-		if want.Type != schema.Listeners && want.Type != schema.ScopedRoutes {
-			continue
-		}
-		r := next.Get(want.Key)
-		w.children(r)
-		for _, ref := range r.Refs {
-			if to := next.Get(ref.Key); ref.Edge == schema.Child && !ref.Type.Live() && same(b.certain.Get(ref.Key), to) {
-				w.add(to)
-			}
-		}
-	}
-}
-
 // ready wants a cluster of a snapshot with its members and the endpoints of all. If
 // a route gains weight on it, requests must be possible: to its endpoints or, which
 // only a plan can tell, to those of some member.
@@ -187,10 +169,10 @@ func (b *builder) readies(w *wants, in schema.Snapshot, c *schema.Resource, seen
 	for _, ref := range c.Refs {
 		switch {
 		case ref.Edge == schema.Optional:
-		case b.gains[c.Name] && ref.Type == schema.Endpoints:
+		case b.way.gains[c.Name] && ref.Type == schema.Endpoints:
 			w.usable(ref.Key)
 		case ref.Type == schema.Clusters && ref.Edge == schema.Traffic:
-			if b.gains[c.Name] {
+			if b.way.gains[c.Name] {
 				w.usable(c.Key)
 			}
 			if seen == nil {

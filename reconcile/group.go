@@ -264,6 +264,7 @@ func (g *group) assign(patience time.Duration) *assignment {
 		Group: r.Group.Name, Client: r.Group.Client, Commit: r.Commit, Generation: g.Generation,
 		Snapshot: r.Group.Snapshot, Drain: r.Group.Drain, Patience: patience,
 		Open: g.Target != nil || g.cut, Hold: g.Halt != nil || g.pausedBy() != nil, Isolate: r.Group.Isolate, PruneBusy: r.Group.Allow["prune-with-traffic"] != "",
+		Memory: new(schema.Memory),
 	}
 	for ty, ttl := range r.Group.TTL {
 		t.TTL[ty] = ttl

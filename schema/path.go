@@ -135,6 +135,10 @@ type Target struct {
 	// and never back.
 	Generation uint64
 	Snapshot   Snapshot
+	// Memory, if there is one, is where package planner keeps what the sessions that
+	// go to the target have in common on their way, for as long as there is the
+	// target.
+	Memory *Memory
 	// Known are the snapshots that a reconnecting session may report, the most
 	// likely first: the target, the stages that lead to it, the base, and what
 	// was superseded.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"slices"
-	"sync/atomic"
 )
 
 // Key names a resource: its type and its name on the wire.
@@ -72,41 +71,15 @@ type Resource struct {
 	chunk    []byte // Body behind its tag and length
 	priority uint64 // place in a Set's tree, from the name alone
 	sum      Sum    // hash of name and version
-	derived  atomic.Pointer[derivation]
+	memory   Memory
 }
-
-// derivation is what was computed from a resource.
-type derivation struct {
-	key   any
-	value any
-	next  *derivation
-	n     int // of the chain
-}
-
-// maxDerived bounds what is remembered of one resource: a fleet holds a handful
-// of versions that a new one replaces.
-const maxDerived = 16
 
 // Derive computes something from the resource once, under a key: the sessions of
 // a fleet hold few versions of a resource, and ask the same of each. Neither the
 // key nor the value may hold on to another resource, such as the version before,
 // or no version would ever be let go of: a key names one by a weak.Pointer. It is
 // for one purpose alone, that of package planner.
-func (r *Resource) Derive(key any, compute func() any) any {
-	first := r.derived.Load()
-	for d := first; d != nil; d = d.next {
-		if d.key == key {
-			return d.value
-		}
-	}
-	d := &derivation{key: key, value: compute(), n: 1}
-	first = r.derived.Load() // computing may have added some
-	if first != nil && first.n < maxDerived {
-		d.next, d.n = first, first.n+1
-	}
-	r.derived.Store(d)
-	return d.value
-}
+func (r *Resource) Derive(key any, compute func() any) any { return r.memory.Derive(key, compute) }
 
 // bodyTag is field 2, length-delimited: where DiscoveryResponse.resources and
 // the delta Resource.resource both hold the Any.

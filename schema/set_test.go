@@ -244,7 +244,7 @@ func TestDeriveIsBounded(t *testing.T) {
 		r.Derive(i, func() any { return i })
 	}
 	n := 0
-	for d := r.derived.Load(); d != nil; d = d.next {
+	for d := r.memory.newest.Load(); d != nil; d = d.next {
 		n++
 	}
 	if n > maxDerived {
