@@ -21,8 +21,8 @@ type guide struct {
 	state atomic.Pointer[assignments]
 
 	mu    sync.Mutex
-	paths map[pathKey]*schema.Path
-	spent map[turn]time.Duration // on planning
+	paths map[pathKey]func() *schema.Path // planned when the first asks
+	spent map[turn]time.Duration          // on planning
 }
 
 // assignments are the targets of all groups at one moment.
@@ -56,11 +56,11 @@ type turn struct {
 }
 
 // pathLimit bounds the paths that are remembered. A fleet is in a handful of
-// states; one that is in more has them planned again.
+// states; one that is in more has some planned again.
 const pathLimit = 1024
 
 func newGuide(plan func(schema.State, *schema.Target) *schema.Path) *guide {
-	return &guide{plan: plan, paths: map[pathKey]*schema.Path{}, spent: map[turn]time.Duration{}}
+	return &guide{plan: plan, paths: map[pathKey]func() *schema.Path{}, spent: map[turn]time.Duration{}}
 }
 
 func (g *guide) set(groups, waiting []assignment) {
@@ -74,7 +74,7 @@ func (g *guide) set(groups, waiting []assignment) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.paths, func(k pathKey, _ *schema.Path) bool { return !given[k.target] })
+	maps.DeleteFunc(g.paths, func(k pathKey, _ func() *schema.Path) bool { return !given[k.target] })
 	maps.DeleteFunc(g.spent, func(k turn, _ time.Duration) bool { return !open[k] })
 }
 
@@ -189,24 +189,37 @@ func (g *guide) excludes(group string, node schema.Node) bool {
 	return err != nil || found == nil || found.group.Name != group
 }
 
-// Path plans once for all sessions in one state. In a rollout that is paused a
-// session that holds nothing is one at the base, and is held there (rules R1, R7).
+// Path plans once for all sessions in one state: they wait for that plan, and for no
+// other. In a rollout that is paused a session that holds nothing is one at the base,
+// and is held there (rules R1, R7).
 func (g *guide) Path(from schema.State, to *schema.Target) *schema.Path {
 	if from.Blank && to.Hold && to.Base.Len() > 0 {
 		from = schema.State{Acked: from.Acked.Union(to.Base)}
 	}
-	key := pathKey{from.Acked.ID(), from.Maybe.ID(), from.Blank, to}
+	return g.planned(pathKey{from.Acked.ID(), from.Maybe.ID(), from.Blank, to}, from)()
+}
+
+// planned is the plan for a state, which whoever calls it first makes.
+func (g *guide) planned(key pathKey, from schema.State) func() *schema.Path {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p := g.paths[key]; p != nil {
 		return p
 	}
-	began := time.Now()
-	p := g.plan(from, to)
-	g.spent[turn{to.Group, to.Generation}] += time.Since(began)
 	if len(g.paths) >= pathLimit {
-		clear(g.paths)
+		for some := range g.paths { // any: a state that many are in is soon asked for again
+			delete(g.paths, some)
+			break
+		}
 	}
+	p := sync.OnceValue(func() *schema.Path {
+		began := time.Now()
+		path := g.plan(from, key.target)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.spent[turn{key.target.Group, key.target.Generation}] += time.Since(began)
+		return path
+	})
 	g.paths[key] = p
 	return p
 }

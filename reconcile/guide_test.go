@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,12 +119,39 @@ func TestPathsAreRemembered(t *testing.T) {
 		s := schema.SnapshotOf(schema.NewResource(schema.Key{Type: cds, Name: fmt.Sprint(i)}, nil, []byte("x")))
 		g.Path(schema.State{Acked: s}, a.target)
 	}
-	if n := len(g.paths); n > pathLimit {
-		t.Errorf("%d paths are remembered", n)
+	if n := len(g.paths); n != pathLimit {
+		t.Errorf("%d paths are remembered, want %d: what is forgotten is one for each that comes", n, pathLimit)
 	}
 	g.set([]assignment{targetOf(3, false)}, nil)
 	if len(g.paths) != 0 || len(g.spent) != 0 {
 		t.Errorf("%d paths and %d times of a target that is gone", len(g.paths), len(g.spent))
+	}
+}
+
+// Sessions in one state wait for one plan, and those in another do not.
+func TestPlanningHoldsUpNobodyElse(t *testing.T) {
+	slow := schema.SnapshotOf(schema.NewResource(schema.Key{Type: cds, Name: "slow"}, nil, []byte("x")))
+	began, finish := make(chan struct{}), make(chan struct{})
+	var planned atomic.Int32
+	g := newGuide(func(from schema.State, to *schema.Target) *schema.Path {
+		if from.Acked.Equal(slow) {
+			planned.Add(1)
+			close(began)
+			<-finish
+		}
+		return planner.NewPath(from, to)
+	})
+	a := targetOf(2, false)
+	paths := make(chan *schema.Path)
+	ask := func() { paths <- g.Path(schema.State{Acked: slow}, a.target) }
+	go ask()
+	<-began
+	go ask()
+	g.Path(schema.State{}, a.target) // for ever, if it waited
+	g.set([]assignment{a}, nil)
+	close(finish)
+	if one, two := <-paths, <-paths; one != two || planned.Load() != 1 {
+		t.Errorf("planned %d times, as %p and %p", planned.Load(), one, two)
 	}
 }
 
