@@ -10,6 +10,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
 	"github.com/sluice-xds/sluice/planner"
+	"github.com/sluice-xds/sluice/reconcile"
 	"github.com/sluice-xds/sluice/schema"
 	"github.com/sluice-xds/sluice/schema/envoy"
 )
@@ -28,6 +29,8 @@ type planInput struct {
 type planBase struct {
 	fleet  *schema.Fleet // acknowledged
 	under  *schema.Fleet // on its way: the nodes may hold some of it
+	parked *schema.Fleet // aborted, and not tried again until it changes
+	halt   *reconcile.Halt
 	commit string
 	state  string
 	nodes  planNodes
@@ -84,11 +87,42 @@ func sideOf(f *schema.Fleet, group string) side {
 	return s
 }
 
+// and is a side with the bodies of live types of later fleets: they went out at once.
+func (s side) and(later ...*schema.Fleet) side {
+	f := *s.fleet
+	for _, l := range later {
+		if l != nil {
+			f.Live = f.Live.Union(l.Live)
+		}
+	}
+	return side{&f, s.snap}
+}
+
+// stays reports whether a group that is halted, or was aborted, has refused just
+// what it should have: that is not tried again by itself.
+func (b *planBase) stays(g *schema.Group) bool {
+	refused := b.parked
+	if b.halt != nil && refused == nil {
+		refused = b.under
+	}
+	if refused == nil {
+		return false
+	}
+	was := refused.Group(g.Name)
+	return was != nil && was.Client == g.Client && was.Snapshot.Equal(g.Snapshot)
+}
+
 func (b *planBuilder) group(g *schema.Group) error {
 	base := b.in.groups[g.Name]
 	from, to := sideOf(base.fleet, g.Name), side{b.in.fleet, g.Snapshot}
-	under := sideOf(base.under, g.Name)
-	row := planGroup{Name: g.Name, Client: g.Client, Base: base.commit, State: base.state, After: g.After}
+	under, retry := sideOf(base.under, g.Name), base.stays(g)
+	row := planGroup{Name: g.Name, Client: g.Client, Base: base.commit, State: base.state, After: g.After, Retry: retry}
+	if h := base.halt; h != nil {
+		row.Halted = &planHalt{h.Commit, h.Stage, h.Node, h.Cause}
+	}
+	if base.parked != nil {
+		row.Parked = base.parked.Commit
+	}
 	if base.under != nil {
 		row.Under = base.under.Commit
 	}
@@ -96,28 +130,23 @@ func (b *planBuilder) group(g *schema.Group) error {
 		n := base.nodes
 		row.Nodes, row.Differ = &n, base.differ
 	}
+	w := stageWriter{b: b, from: from.and(base.under, base.parked), to: to}
+	w.from.snap = from.snap.Union(under.snap)
+	if retry { // whoever holds some of it is led back first
+		under.snap = schema.Snapshot{}
+		w.from.snap = from.snap
+	}
 	path := planner.NewPath(schema.State{Acked: from.snap, Maybe: under.snap}, &schema.Target{
 		Group: g.Name, Client: g.Client, Commit: b.in.fleet.Commit, Snapshot: g.Snapshot, Drain: g.Drain,
 	})
 	proof, hazards := planner.Prove(path, b.in.fleet.Live)
-	p := planPath{Client: g.Client, Stages: []planStage{}}
-	w := stageWriter{b: b, from: side{from.fleet, from.snap.Union(under.snap)}, to: to}
-	prev := w.from.snap
-	for i := range path.Stages {
-		st := &path.Stages[i]
-		step := planStage{
-			Stage: st.Kind, Gate: proof.Levels[i], DrainSeconds: st.Drain.Seconds(), Changes: w.stage(st.Kind, prev, st.Snapshot),
-		}
-		for _, want := range st.Wants {
-			step.WaitsFor = append(step.WaitsFor, planWait{want.Key, want.Usable})
-		}
-		p.Stages = append(p.Stages, step)
-		prev = st.Snapshot
+	p := planPath{Client: g.Client, Stages: w.stages(path, proof), Retry: retry, Live: w.live()}
+	if retry { // what was refused is of interest, and not what it waits for
+		p.Stages = slices.DeleteFunc(p.Stages, func(s planStage) bool { return len(s.Changes) == 0 })
 	}
-	p.Live = w.live()
 	if len(p.Stages)+len(p.Live) > 0 {
 		row.Path, row.Cost = b.path(g.Name, p), costOf(path, b.in.fleet.Live)
-		b.count(w.from, to)
+		b.count(w.from, to, retry)
 		b.tests(g.Name, path)
 	}
 	b.doc.Groups = append(b.doc.Groups, row)
@@ -139,9 +168,13 @@ func (b *planBuilder) path(group string, p planPath) *int {
 	return &i
 }
 
-// count notes what becomes of each resource between the ends.
-func (b *planBuilder) count(from, to side) {
+// count notes what becomes of each resource between the ends; of a retry, only
+// what goes out without one.
+func (b *planBuilder) count(from, to side, retry bool) {
 	for old, r := range schema.DiffAll(from.snap, to.snap) {
+		if retry {
+			break
+		}
 		switch {
 		case old == nil:
 			b.acts[planAct{r.Key, actionAdd}] = true
@@ -292,6 +325,9 @@ func (b *planBuilder) finish() {
 		}
 	}
 	for i := range doc.Paths {
+		if doc.Paths[i].Retry {
+			continue
+		}
 		doc.Summary.Stages = max(doc.Summary.Stages, len(doc.Paths[i].Stages))
 	}
 	if !b.in.live {
@@ -302,7 +338,7 @@ func (b *planBuilder) finish() {
 		doc.Nodes.Total += g.Nodes.Total
 		doc.Nodes.Acked += g.Nodes.Acked
 		doc.Nodes.Disconnected += g.Nodes.Disconnected
-		if g.Path != nil {
+		if g.Path != nil && (!g.Retry || len(doc.Paths[*g.Path].Live) > 0) {
 			*doc.Summary.Nodes += g.Nodes.Total
 		}
 	}

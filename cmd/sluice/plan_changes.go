@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluice-xds/sluice/planner"
 	"github.com/sluice-xds/sluice/schema"
 	"github.com/sluice-xds/sluice/schema/envoy"
 )
@@ -17,6 +18,24 @@ import (
 type stageWriter struct {
 	b        *planBuilder
 	from, to side
+}
+
+// stages are the steps of a path.
+func (w *stageWriter) stages(path *schema.Path, proof planner.Proof) []planStage {
+	out := []planStage{}
+	prev := w.from.snap
+	for i := range path.Stages {
+		st := &path.Stages[i]
+		step := planStage{
+			Stage: st.Kind, Gate: proof.Levels[i], DrainSeconds: st.Drain.Seconds(), Changes: w.stage(st.Kind, prev, st.Snapshot),
+		}
+		for _, want := range st.Wants {
+			step.WaitsFor = append(step.WaitsFor, planWait{want.Key, want.Usable})
+		}
+		out = append(out, step)
+		prev = st.Snapshot
+	}
+	return out
 }
 
 // stage lists what one step does, one change for each of the author's entries.

@@ -57,6 +57,13 @@ type planGroup struct {
 	Under string     `json:"under_way,omitempty"`
 	State string     `json:"state,omitempty"` // as in status
 	Nodes *planNodes `json:"nodes,omitempty"`
+	// Halted is why it goes no further by itself.
+	Halted *planHalt `json:"halted,omitempty"`
+	Parked string    `json:"parked,omitempty"` // commit that was aborted
+	// Retry says that the plan's end is what the group halted at, or what was
+	// aborted: no stage of its path is opened until that changes, or somebody says
+	// retry.
+	Retry bool `json:"retry,omitempty"`
 	// Differ are nodes that are not where the group is, at most maxDiffer.
 	Differ []planNode `json:"differ,omitempty"`
 	After  []string   `json:"after,omitempty"`
@@ -65,6 +72,14 @@ type planGroup struct {
 	Cost   *planCost  `json:"cost,omitempty"`
 	// Match is set if other nodes are in the group than before.
 	Match *planMatch `json:"match,omitempty"`
+}
+
+// planHalt is a node that refuses, or does not answer.
+type planHalt struct {
+	Commit string `json:"commit"`
+	Stage  string `json:"stage,omitempty"`
+	Node   string `json:"node"`
+	Why    string `json:"why"`
 }
 
 // planMatch is how the nodes of a group change: by its match or its priority, or
@@ -101,6 +116,8 @@ type planPath struct {
 	Groups []string      `json:"groups"`
 	Client schema.Client `json:"client"`
 	Stages []planStage   `json:"stages"`
+	// Retry marks the path of a retry: a merge opens no stage of it.
+	Retry bool `json:"retry,omitempty"`
 	// Live changes are sent at once: no stage waits for them.
 	Live []planChange `json:"live,omitempty"`
 }

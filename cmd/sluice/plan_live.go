@@ -49,6 +49,12 @@ func (p *planRun) running(ctx context.Context, in *planInput, st *reconcile.Stat
 		if b.under, err = p.held(ctx, g.Name, g.Target); err != nil {
 			return err
 		}
+		b.halt = g.Halt
+		if g.Parked != nil {
+			if b.parked, err = p.held(ctx, g.Name, g.Parked.Commit); err != nil {
+				return err
+			}
+		}
 		in.groups[g.Name] = b
 		if !slices.Contains(bases, g.Base) {
 			bases = append(bases, g.Base)

@@ -134,13 +134,16 @@ func at(pos string) string {
 }
 
 func (m *planPage) path(t *planText, path *planPath) {
-	if len(m.doc.Paths) > 1 || len(path.Groups) < len(m.doc.Groups) {
+	if len(m.doc.Paths) > 1 || len(path.Groups) < len(m.doc.Groups) || path.Retry {
 		m.line("**%s** (%s)\n", mdText(strings.Join(path.Groups, ", ")), path.Client)
+	}
+	if path.Retry && len(path.Stages) > 0 {
+		m.line("%s:\n", t.retryWords(path))
 	}
 	for i := range path.Stages {
 		st := &path.Stages[i]
 		if len(st.Changes) == 0 {
-			m.line("Stage %d **%s** sends nothing, and waits for %s\n", i+1, st.Stage, mdText(waitWords(st.WaitsFor)))
+			m.line("Stage %d **%s** %s %s\n", i+1, st.Stage, t.idleWords(path), mdText(waitWords(st.WaitsFor)))
 			continue
 		}
 		m.fold(fmt.Sprintf("Stage %d <b>%s</b>: %s", i+1, st.Stage, t.counted(st)), st.Changes)

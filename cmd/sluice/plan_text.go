@@ -142,12 +142,15 @@ func (p *planText) bases() string {
 
 func (p *planText) path(path *planPath) {
 	p.line("")
-	if len(p.doc.Paths) > 1 || len(path.Groups) < len(p.doc.Groups) {
+	if len(p.doc.Paths) > 1 || len(path.Groups) < len(p.doc.Groups) || path.Retry {
 		noun := "Group"
 		if len(path.Groups) > 1 {
 			noun = "Groups"
 		}
 		p.line("%s %s  (%s)", noun, strings.Join(path.Groups, ", "), path.Client)
+	}
+	if path.Retry && len(path.Stages) > 0 {
+		p.line("%s", p.retryWords(path))
 	}
 	for i := range path.Stages {
 		st := &path.Stages[i]
@@ -158,7 +161,7 @@ func (p *planText) path(path *planPath) {
 		p.line("%s", title)
 		p.changes(st.Changes)
 		if len(st.Changes) == 0 {
-			p.line("    sends nothing, and waits for %s", waitWords(st.WaitsFor))
+			p.line("    %s %s", p.idleWords(path), waitWords(st.WaitsFor))
 		}
 	}
 	if len(path.Live) > 0 {
@@ -308,10 +311,17 @@ func (p *planText) foot() {
 // service that is added there are two, or more.
 func (p *planText) sum() string {
 	s, over := p.doc.Summary, ""
+	if s.Add+s.Change+s.Prune+s.Stages == 0 && len(p.retries()) > 0 {
+		return "nothing is sent: " + p.stuck() + "."
+	}
 	if s.Nodes != nil {
 		over = " over " + count(*s.Nodes, "node")
 	}
-	return fmt.Sprintf("%s to add, %d to change, %d to prune, in %s%s.", count(s.Add, "resource"), s.Change, s.Prune, count(s.Stages, "stage"), over)
+	also := ""
+	if len(p.retries()) > 0 {
+		also = "; " + p.stuck()
+	}
+	return fmt.Sprintf("%s to add, %d to change, %d to prune, in %s%s%s.", count(s.Add, "resource"), s.Change, s.Prune, count(s.Stages, "stage"), over, also)
 }
 
 func (p *planText) traffic() []string {
@@ -457,26 +467,4 @@ func (p *planText) order() string {
 		steps = append(steps, strings.Join(names, ", "))
 	}
 	return strings.Join(steps, "; then ")
-}
-
-// groupNotes are what concerns whole groups.
-func (p *planText) groupNotes() []string {
-	var lines []string
-	for i := range p.doc.Groups {
-		g := &p.doc.Groups[i]
-		if g.Match != nil {
-			lines = append(lines, matchNotes(g)...)
-		}
-		switch {
-		case g.Gone && g.Nodes != nil:
-			lines = append(lines, fmt.Sprintf("%s is gone: its %s keep what they have", g.Name, count(g.Nodes.Total, "node")))
-		case g.Gone:
-			lines = append(lines, g.Name+" is gone: its nodes keep what they have")
-		case g.Under != "":
-			lines = append(lines, fmt.Sprintf("%s is %s at %s: what its nodes may hold of that is reckoned with", g.Name, g.State, short(g.Under)))
-		case g.Path == nil && g.Match == nil && len(p.doc.Paths) > 0:
-			lines = append(lines, g.Name+" stays as it is")
-		}
-	}
-	return lines
 }

@@ -64,7 +64,8 @@ func TestServe(t *testing.T) {
 		`^      virtual host 'shop' is no good$`,
 		`^    → shop.cue:13  route shop  \(`+third[:7]+`\)$`)
 	out = cli(t, 0, "plan", "--server", socket, "--to", second, repo)
-	wants(t, out, `^Groups   edge is halted at `+third[:7]+`: what its nodes may hold of that is reckoned with$`,
+	wants(t, out, `^Groups   edge is halted at `+third[:7]+`, stage routes: node edge-1: routes refused: virtual host 'shop' is no good$`,
+		`^           what its nodes may hold of `+third[:7]+` is reckoned with$`,
 		`^Nodes    edge  edge-1 \(at `+third[:7]+`\) is nacked: routes refused: virtual host 'shop' is no good$`)
 
 	stop()
