@@ -18,7 +18,7 @@ const (
 	EventRejected  = "rejected"  // a commit does not compile
 	EventRollout   = "rollout"   // a group sets out for a commit
 	EventStage     = "stage"     // nodes are through a stage
-	EventHalted    = "halted"    // a group stands still, with what the node said
+	EventHalted    = "halted"    // a group goes no further, with what the node said
 	EventConverged = "converged" // a group has finished a commit
 	EventState     = "state"     // a group waits, or no longer does
 	EventNack      = "nack"      // a node said no

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// Halt is why a group stands still.
+// Halt is why no node of a group is led into another stage.
 type Halt struct {
 	Node   string       `json:"node"`
 	Stage  string       `json:"stage,omitempty"`

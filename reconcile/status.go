@@ -18,6 +18,7 @@ type Status struct {
 	At            time.Time       `json:"at"`
 	Seq           uint64          `json:"seq"` // of the newest event that it knows
 	Source        SourceStatus    `json:"source"`
+	Stopping      bool            `json:"stopping,omitempty"`    // the server ends, and sends its nodes away
 	StoreError    string          `json:"store_error,omitempty"` // while set nothing new is served
 	Rejected      *Rejected       `json:"rejected,omitempty"`
 	Rollouts      []Rollout       `json:"rollouts"` // the newest last

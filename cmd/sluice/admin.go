@@ -93,7 +93,7 @@ func (a *admin) source() reconcile.SourceStatus {
 
 func (a *admin) status(w http.ResponseWriter, r *http.Request) {
 	st := *a.loop.Status()
-	st.Source = a.source()
+	st.Source, st.Stopping = a.source(), a.cfg.stops()
 	switch nodes := r.URL.Query().Get("nodes"); nodes {
 	case "", "all":
 	case "none":
@@ -119,6 +119,10 @@ func (a *admin) sync(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {
+	if a.cfg.stops() {
+		answer(w, http.StatusServiceUnavailable, adminError{"not ready: the server is stopping"})
+		return
+	}
 	if st := a.loop.Status(); len(st.Groups) == 0 {
 		why := "no commit has been read yet"
 		switch {

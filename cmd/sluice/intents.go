@@ -23,7 +23,7 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 		Use:     verb + " [GROUP|r-N]",
 		Short:   short,
 		Long:    long + "\n\nWith the number of a rollout it is about the groups of that rollout, without a\ngroup about all of them. It asks first; --yes does not.",
-		Example: fmt.Sprintf("  sluice %[1]s edge\n  sluice %[1]s r-42\n  sluice %[1]s --commit 3f2a91c --yes", verb),
+		Example: examplesOf(verb),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return &exitError{1, fmt.Sprintf("%s takes one group, and %d were given: %s", cmd.CommandPath(), len(args), strings.Join(args, " "))}
@@ -35,7 +35,7 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	commit := cmd.Flags().String("commit", "", "only groups that are at this commit or rollout (3f2a91c, r-42), or on their way to it")
 	plan := new(string)
-	if verb == reconcile.Resume || verb == reconcile.Promote {
+	if takesPlan(verb) {
 		cmd.Flags().StringVar(plan, "plan", "", "refuse if the server would do anything else than the plan in this file, which sluice plan --out saved")
 	}
 	output := outputFlag(cmd, dataFormats...)
@@ -69,6 +69,18 @@ func newIntentCommand(a *app, verb, short, long string) *cobra.Command {
 		return a.print(output, out, func(wide bool) string { return outcomeTable(out, wide) })
 	}
 	return cmd
+}
+
+// takesPlan reports whether a verb has groups go on, so that what they would do can
+// be held against a plan.
+func takesPlan(verb string) bool { return verb == reconcile.Resume || verb == reconcile.Promote }
+
+func examplesOf(verb string) string {
+	all := fmt.Sprintf("  sluice %[1]s edge\n  sluice %[1]s r-42\n  sluice %[1]s --commit 3f2a91c --yes", verb)
+	if takesPlan(verb) {
+		all += fmt.Sprintf("\n  sluice plan --out plan.json        # what was read …\n  sluice %s --plan plan.json    # … and nothing else", verb)
+	}
+	return all
 }
 
 // intend asks, and does it. It returns nothing if the answer was no.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,6 +49,8 @@ type serverConfig struct {
 	Source reconcile.Source
 	// Plan stands in for planner.NewPath.
 	Plan func(schema.State, *schema.Target) *schema.Path
+	// stopping is set while nodes are sent away; nil for a server that does not run.
+	stopping *atomic.Bool
 	// Ready is called once, when both addresses answer.
 	Ready func(serverRunning)
 }
@@ -83,6 +86,7 @@ func runServer(ctx context.Context, cfg serverConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.stopping = new(atomic.Bool)
 	s := &server{cfg: &cfg}
 	defer s.close()
 	if err := s.open(); err != nil {
@@ -90,6 +94,9 @@ func runServer(ctx context.Context, cfg serverConfig) error {
 	}
 	return s.serve(ctx)
 }
+
+// stops reports whether the server is on its way out, and sends its nodes away.
+func (cfg *serverConfig) stops() bool { return cfg.stopping != nil && cfg.stopping.Load() }
 
 // openGit opens the clone in the store. One of another repository, that nobody was
 // ever served from, is taken for this one: a wrong --repo marks a store for good
@@ -221,6 +228,7 @@ func (s *server) serve(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
+		s.cfg.stopping.Store(true)
 		s.cfg.Log.Info("stopping")
 		s.drain(g)
 	case err = <-failed:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -72,6 +73,38 @@ func TestServe(t *testing.T) {
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+}
+
+// A server that stops says so while it sends its nodes away, one after another; who
+// waits for a commit is told, and waits for its return.
+func TestServerStops(t *testing.T) {
+	f := newShop(t)
+	first := commit(t, f.repo)
+	serve := func(leave time.Duration) (serverRunning, func()) {
+		return start(t, serverConfig{Repo: f.repo, Store: f.store, Socket: f.socket, Leave: leave})
+	}
+	running, stop := serve(4 * time.Second)
+	cli(t, 0, "status", "--server", f.socket, "--wait", "--commit", first)
+	for i := range 8 { // the last of them is sent away late
+		connect(t, running.XDS, fmt.Sprintf("edge-%d", i))
+	}
+	await(t, `^edge .*converged +- +8 +8 +8 +0$`, "status", "--server", f.socket)
+	cli(t, 0, "status", "--server", f.socket, "--wait")
+	gone := make(chan struct{})
+	go func() { defer close(gone); stop() }()
+	await(t, `^server  is stopping: its nodes keep what they have, and come back when it does$`, "status", "--server", f.socket)
+	wants(t, cli(t, exitTimedOut, "status", "--server", f.socket, "--wait", "--timeout", "300ms"),
+		`^the server is stopping: it is waited for$`, `^error: timed out after 300ms: the server is stopping: it is waited for$`)
+	err := newAdminClient(f.socket).get(t.Context(), "/readyz", nil)
+	if err == nil || err.Error() != "not ready: the server is stopping" {
+		t.Errorf("readyz: %v", err)
+	}
+	waited := make(chan string, 1)
+	go func() { waited <- cli(t, 0, "status", "--server", f.socket, "--wait", "--timeout", "20s") }()
+	<-gone
+	_, stop = serve(0)
+	defer stop()
+	wants(t, <-waited, `^the server is stopping: it is waited for$`, `^converged: 1 group, `)
 }
 
 // A socket that a killed server left is taken over; a file that is none is not.

@@ -21,7 +21,7 @@ func newStatusCommand(a *app) *cobra.Command {
 		Long: `Show the groups, and how far each is on its way. --wait waits until the fleet has
 converged, or at a commit that the server may not have seen yet; it exits with 0
 when that is done, 3 when a group halted or the commit was rejected, 4 when the
-time is over.`,
+time is over. A server that stops meanwhile is waited for too.`,
 		Example: `  sluice status --watch
   sluice status --wait --commit "$(git rev-parse HEAD)" --timeout 15m`,
 		Args: none,
@@ -200,6 +200,9 @@ func nacks(st *reconcile.Status, group string) int {
 // troubles are what somebody should look at, each in a paragraph.
 func troubles(st *reconcile.Status) []string {
 	var out []string
+	if st.Stopping {
+		out = append(out, "server  is stopping: its nodes keep what they have, and come back when it does")
+	}
 	for i := range st.Groups {
 		g := &st.Groups[i]
 		switch {

@@ -38,8 +38,13 @@ func (a *app) waitFor(ctx context.Context, c *adminClient, rev string) error {
 			return ctx.Err()
 		case err != nil && (first || !errors.As(err, &away)):
 			return err
-		case err == nil:
+		case err != nil:
+			a.tell(&said, "the server is away: it is waited for")
+		default:
 			o := outcomeOf(st, want)
+			if st.Stopping && !o.refused { // of the nodes that it sends away it knows nothing
+				o = outcome{said: "the server is stopping: it is waited for"}
+			}
 			if o.lost {
 				return fmt.Errorf("rollout %s is too long ago to be known: see sluice history %[1]s", want.number)
 			}
@@ -53,15 +58,20 @@ func (a *app) waitFor(ctx context.Context, c *adminClient, rev string) error {
 				}
 				return &exitError{exitRefused, o.said}
 			}
-			if o.said != said {
-				said = o.said
-				a.say("%s", said)
-			}
+			a.tell(&said, o.said)
 		}
 		select {
 		case <-time.After(statusEvery):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// tell says what is new.
+func (a *app) tell(said *string, now string) {
+	if *said != now {
+		*said = now
+		a.say("%s", now)
 	}
 }
 

@@ -148,7 +148,7 @@ func stateCell(state string) cell {
 	return cell{"! " + state, yellow}
 }
 
-// trouble says why a group stands still: in the node's own words, with the line.
+// trouble says why a group goes no further: in the node's own words, with the line.
 // Where there is little room the words give way.
 func (m *topModel) trouble(g *reconcile.GroupStatus, room int) []string {
 	h := g.Halt
