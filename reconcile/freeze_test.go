@@ -28,7 +28,7 @@ services: %[4]q: schema.#Service & {endpoints: [{address: "10.0.0.1:80"}]}
 
 // TestFrozen: one owner's mistake freezes their own groups, and no other (rule
 // R9); also of the second commit in a row, and after a restart.
-func TestFrozen(t *testing.T) {
+func TestR9Frozen(t *testing.T) {
 	for name, mistake := range map[string]struct{ old, new, code string }{
 		"wrong value":       {"bind: \"0.0.0.0:8080\"", "bind: 8080", "value"},
 		"no CUE":            {"routes: edge: schema.#Routes & {", "routes: edge: schema.#Routes & ", "syntax"},
@@ -94,7 +94,7 @@ func TestFrozen(t *testing.T) {
 }
 
 // TestFrozenWaits: a group that comes after a frozen one waits for it.
-func TestFrozenWaits(t *testing.T) {
+func TestR9FrozenWaits(t *testing.T) {
 	r := idleRig(t)
 	all := func(front, edge, more string) map[string]string {
 		files := owners(front, edge)

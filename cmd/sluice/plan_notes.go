@@ -80,7 +80,10 @@ func (p *planText) retryWords(path *planPath) string {
 	what := "This was aborted"
 	for i := range p.doc.Groups {
 		if g := &p.doc.Groups[i]; g.Halted != nil && g.Parked == "" && slices.Contains(path.Groups, g.Name) {
-			what = "Halted at stage " + g.Halted.Stage + ": this is what was refused"
+			if what = "Halted"; g.Halted.Stage != "" {
+				what += " at stage " + g.Halted.Stage
+			}
+			what += ": this is what was refused"
 			break
 		}
 	}

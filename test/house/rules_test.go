@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/rules.md anew")
 
-// rules are the rules of the protocol, of order and of planning that sluice
-// keeps, in a sentence each. A test that holds one is named after it:
+// rules are the rules of the protocol, of order, of planning and of rollouts that
+// sluice keeps, in a sentence each. A test that holds one is named after it:
 // TestS04StaleNonce holds S4.
 var rules = []struct{ id, meaning string }{
 	{"S1", "An answer is a NACK if it has an error, and only then; versions say nothing."},
@@ -89,9 +89,16 @@ var rules = []struct{ id, meaning string }{
 	{"P12", "A plan says what it sends, what it drains and what it closes."},
 	{"P13", "Sessions are gated one by one."},
 	{"P14", "No route gains weight on a cluster without a usable endpoint."},
+	{"R1", "A node is in the matching group of the highest priority, and is given what others of it were given; groups go in the order that they are told."},
+	{"R4", "A refusal halts its group: what was refused is not tried again until it changes, or somebody says so."},
+	{"R5", "Silence is waited for in bounds, and nobody is left out of the count in silence."},
+	{"R6", "A group has one target; it has converged when the last routes are accepted, and a prune is a debt that holds up nothing."},
+	{"R7", "What operators ask for is kept, says who and when, and does what was read; what makes no sense now says what does."},
+	{"R9", "What one owner's package gets wrong freezes the groups that it is a part of, and no others."},
+	{"R10", "A cluster that requests still go to is not taken away without somebody's word."},
 }
 
-var ruleTest = regexp.MustCompile(`(?m)^func (Test([SDOGP])([0-9]{2})[A-Za-z0-9]*)\(`)
+var ruleTest = regexp.MustCompile(`(?m)^func (Test([SDOGPR])([0-9]{1,2})[A-Za-z0-9]*)\(`)
 
 // families are the rules of the wire: each of them has a promise, and so a test.
 var families = map[string]int{"S": 15, "D": 14, "O": 16, "G": 11}
@@ -139,7 +146,7 @@ func TestRuleIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	b.WriteString("# Rules and their tests\n\nWhat sluice promises on the wire and in planning, and the tests that hold it.\n" +
+	b.WriteString("# Rules and their tests\n\nWhat sluice promises on the wire, in planning and of rollouts, and the tests that hold it.\n" +
 		"`go test ./test/house -update` writes this page.\n\n| rule | promise | tests |\n|---|---|---|\n")
 	for _, r := range rules {
 		found := tests[r.id]
