@@ -82,6 +82,9 @@ func (w *watcher) show(st *reconcile.Status) error {
 		}
 		say("group "+g.Name, g.Name, text)
 	}
+	if st.Stopping {
+		say("stopping", "server", "is stopping: its nodes keep what they have, and come back when it does")
+	}
 	for _, r := range st.Refused {
 		say("node "+r.Node, "refused", r.Node+"  "+oneLine(r.Why))
 	}

@@ -105,6 +105,11 @@ func (m *model) lintMatch(what string, u *ruleMatch) {
 			m.error(u.At.at("template"), "value", "{x} and * are one segment, ** is all that is left", "%s: %q is no template: %s", what, u.Template, why)
 		}
 	}
+	for _, field := range []string{"path", "prefix"} {
+		if p := map[string]string{"path": u.Path, "prefix": u.Prefix}[field]; strings.ContainsAny(p, "?#") {
+			m.error(u.At.at(field), "value", `for a parameter, write beside it query: NAME: "VALUE"`, "%s: %s %q goes beyond the path, which ends before ? and #: no request would match", what, field, p)
+		}
+	}
 	if u.IgnoreCase && u.Path == "" && u.Prefix == "" {
 		m.error(u.At.at("ignore_case"), "no-effect", "in a regex, write (?i)", "%s: ignore_case is for path and prefix", what)
 	}
@@ -117,8 +122,11 @@ func (m *model) lintMatch(what string, u *ruleMatch) {
 	for i, method := range u.Methods {
 		m.method(u.At.elem("methods", i), what, method)
 	}
-	for h := range sorted(u.Headers) {
+	for h, v := range sorted(u.Headers) {
 		m.headerName(u.At.at("headers", h), what, h)
+		if h == ":method" {
+			m.method(u.At.at("headers", h), what, v)
+		}
 	}
 	for h, v := range sorted(u.HeaderMatches) {
 		m.headerName(u.At.at("header_matches", h), what, h)
