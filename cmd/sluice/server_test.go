@@ -95,6 +95,7 @@ func TestServerStops(t *testing.T) {
 	await(t, `^server  is stopping: its nodes keep what they have, and come back when it does$`, "status", "--server", f.socket)
 	wants(t, cli(t, exitTimedOut, "status", "--server", f.socket, "--wait", "--timeout", "300ms"),
 		`^the server is stopping: it is waited for$`, `^error: timed out after 300ms: the server is stopping: it is waited for$`)
+	wants(t, cli(t, 0, "status", "--server", f.socket, "--watch", "--timeout", "100ms"), `^[0-9:]{8}  server  is stopping: its nodes keep what they have`)
 	err := newAdminClient(f.socket).get(t.Context(), "/readyz", nil)
 	if err == nil || err.Error() != "not ready: the server is stopping" {
 		t.Errorf("readyz: %v", err)
