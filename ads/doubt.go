@@ -52,34 +52,42 @@ func (s *session) unheard(t schema.Type) {
 	}
 }
 
+func (s *session) unheardAll() {
+	for _, t := range schema.AllTypes() {
+		s.unheard(t)
+	}
+}
+
 // waiting are the endpoints that the client may wait for, whatever it says that it
 // has of them: those of clusters that it was sent without them, and what an earlier
-// stream left so. What is in flight is not among them.
+// stream left so. What is in flight is not among them, and nothing that does not exist
+// any more.
 func (s *session) waiting() schema.Set {
 	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
-	w := without(without(s.waits, f.Acked), f.Flight).Union(unsent(f.Resend)).Union(refsTo(schema.Endpoints, s.early))
+	w := without(without(s.waits, f.Acked), f.Flight).Union(unsent(f.Resend)).Union(refsTo(schema.Endpoints, s.early, schema.Set{}))
 	switch {
 	case ts.sub != nil && s.types[schema.Clusters].nonce != 0:
 		w = w.Union(without(s.lacks(schema.Clusters, schema.Endpoints), f.Flight))
 	case ts.sub == nil && s.was != nil:
 		w = w.Union(s.was.waits)
 	}
-	return w
+	live := s.srv.live.Load().Of(schema.Endpoints)
+	return w.Filter(func(r *schema.Resource) bool { return live.Get(r.Name) != nil })
 }
 
 // lacks are the names of another type that what a client has of a type refers to,
 // and that it was not sent.
 func (s *session) lacks(t, of schema.Type) schema.Set {
 	f := &s.facts.Types[t]
-	return without(refsTo(of, f.Acked.Union(f.Flight)), s.facts.Types[of].Acked)
+	return refsTo(of, f.Acked.Union(f.Flight), s.facts.Types[of].Acked)
 }
 
-// refsTo are the names of a type that resources refer to.
-func refsTo(t schema.Type, from schema.Set) schema.Set {
+// refsTo are the names of a type that resources refer to, and that a client has not.
+func refsTo(t schema.Type, from, has schema.Set) schema.Set {
 	var names []*schema.Resource
 	for r := range from.All() {
 		for _, ref := range r.Refs {
-			if ref.Type == t {
+			if ref.Type == t && has.Get(ref.Name) == nil {
 				names = append(names, schema.Restore(ref.Key, "", nil, nil))
 			}
 		}
@@ -165,7 +173,7 @@ func (s *session) betrayed() bool {
 	if len(strange) == 0 {
 		return false
 	}
-	listed := refsTo(schema.Endpoints, supposed)
+	listed := refsTo(schema.Endpoints, supposed, schema.Set{})
 	var names []*schema.Resource
 	for _, name := range strange {
 		if listed.Get(name) != nil {
@@ -242,6 +250,32 @@ func (ts *typeState) avoid(name string, v schema.Version) {
 		ts.never = map[string][]schema.Version{}
 	}
 	ts.never[name] = append(ts.never[name], v)
+}
+
+// forgetRefused forgets versions that were given up and that no path of the session
+// can come back to: nothing has them any more.
+func (s *session) forgetRefused() {
+	for t := range s.types {
+		ts := &s.types[t]
+		for name, vs := range ts.never {
+			vs = slices.DeleteFunc(vs, func(v schema.Version) bool { return !s.mayMeet(schema.Type(t), name, v) })
+			if ts.never[name] = vs; len(vs) == 0 {
+				delete(ts.never, name)
+			}
+		}
+	}
+}
+
+// mayMeet reports whether a version is of what the client may hold, or of what it may
+// yet be taken to hold.
+func (s *session) mayMeet(t schema.Type, name string, v schema.Version) bool {
+	has := func(set schema.Set) bool {
+		r := set.Get(name)
+		return r != nil && r.Version == v
+	}
+	ts := &s.types[t]
+	return has(s.path.From.Of(t)) || has(s.held.Of(t)) || has(s.maybe.Of(t)) || has(ts.unknown) || has(ts.before) ||
+		slices.ContainsFunc(s.trail(), func(k schema.Snapshot) bool { return has(k.Of(t)) })
 }
 
 // otherwise supposes other versions of what a client came back with and of what a

@@ -191,34 +191,68 @@ func TestX05TenThousandRequests(t *testing.T) {
 // What is remembered of nodes that come once and never again is bounded.
 func TestX05NodesThatComeOnce(t *testing.T) {
 	var m memory
-	m.meet("here", nil)
-	m.meet("refused", nil)
+	m.meet("here")
+	m.meet("refused")
 	m.record("refused", cds, refused)
 	m.leave("refused", nil, nil)
 	for i := range 2 * memoryLimit {
 		id := fmt.Sprint(i)
-		if _, stranger := m.meet(id, nil); !stranger {
-			t.Fatalf("%s is known", id)
-		}
+		m.meet(id)
 		m.leave(id, nil, nil)
 	}
-	if n := m.size(); n > memoryLimit {
-		t.Errorf("%d nodes are remembered", n)
+	if n := m.size(); n > memoryLimit+1 {
+		t.Errorf("%d nodes are remembered, and one is connected", n)
 	}
-	if _, stranger := m.meet("here", nil); stranger {
+	if m.nodes["here"] == nil {
 		t.Error("a connected node is forgotten")
 	}
-	if _, stranger := m.meet("refused", nil); stranger || m.doubt("refused", cds) != refused {
+	if r := m.nodes["refused"]; r == nil || r.doubts[cds] != refused {
 		t.Error("a refusal is forgotten before nodes of which there is nothing to know")
 	}
 	for i := range 2 * memoryLimit { // and no more if all have refused
 		id := fmt.Sprint("bad", i)
-		m.meet(id, nil)
+		m.meet(id)
 		m.record(id, cds, refused)
 		m.leave(id, nil, nil)
 	}
-	if n := m.size(); n > memoryLimit {
-		t.Errorf("%d nodes are remembered", n)
+	if n := m.size(); n > memoryLimit+1 {
+		t.Errorf("%d nodes are remembered, and one is connected", n)
+	}
+}
+
+// However many nodes are connected, one more is not looked for among all of them.
+func TestX05ConnectedNodesDoNotCrowdTheMemory(t *testing.T) {
+	var m memory
+	for i := range memoryLimit {
+		m.meet(fmt.Sprint(i))
+	}
+	m.meet("away")
+	m.leave("away", nil, nil)
+	m.meet("one more")
+	if m.nodes["away"] == nil {
+		t.Error("a node that is away is forgotten, as if the memory were full")
+	}
+}
+
+// A node that comes and goes takes the place of no other.
+func TestX05ANodeThatComesAndGoes(t *testing.T) {
+	var m memory
+	m.meet("quiet")
+	m.leave("quiet", nil, &left{})
+	for range leftLimit + 1 {
+		m.meet("restless")
+		m.leave("restless", nil, &left{})
+	}
+	if m.meet("quiet") == nil {
+		t.Error("what a node was left with is forgotten")
+	}
+	for i := range leftLimit + 1 {
+		id := fmt.Sprint(i)
+		m.meet(id)
+		m.leave(id, nil, &left{})
+	}
+	if n := m.lefts.Len(); n != leftLimit || m.meet("0") != nil || m.meet("1") == nil {
+		t.Errorf("what %d nodes were left with is remembered, and not of the last", n)
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *session) try(t schema.Type, now time.Time) {
 		next.label = s.target.Commit
 	}
 	if t == schema.Clusters {
-		s.resendEndpoints(next.set)
+		s.resendEndpoints(next.set, next.want)
 	}
 	x.flight = s.srv.bodies.get(next)
 	s.post(t, x.flight)

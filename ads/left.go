@@ -2,14 +2,15 @@ package ads
 
 import (
 	"slices"
+	"time"
 
 	"github.com/sluice-xds/sluice/schema"
 )
 
-// left is what the newest session of a node that has ended left its client with.
-// Whichever way it was on, what the client reports when it comes back is one of
-// these versions (rule S9).
+// left is what a session that has ended left its client with. Whichever way it was
+// on, what the client reports when it comes back is one of these versions (rule S9).
 type left struct {
+	heard       time.Time // when the client spoke last
 	held, maybe schema.Snapshot
 	types       []leftType
 	waits       schema.Set // endpoints, as session.waits
@@ -29,41 +30,64 @@ type leftSet struct {
 	set     schema.Set
 }
 
-// leaves is what a session that ends leaves. Of what the client has not asked for
-// again it is what the session before left. The caller holds s.mu.
+// leaves is what a session leaves, if it ends now: nothing before it has a path. Of
+// what the client has not asked for again it is what the session before left. The
+// caller holds s.mu.
 func (s *session) leaves() *left {
 	if s.path == nil {
-		return s.was
+		return nil
 	}
-	l := &left{held: s.held, maybe: s.maybe, waits: s.waiting()}
+	l := &left{heard: s.heard, held: s.held, maybe: s.maybe, waits: s.waiting()}
 	if s.was != nil {
 		l.types = slices.DeleteFunc(slices.Clone(s.was.types), func(lt leftType) bool { return s.types[lt.t].sub != nil })
 	}
-	for i := range s.types {
-		ts, f := &s.types[i], &s.facts.Types[i]
-		lt := leftType{t: schema.Type(i), unknown: ts.unknown}
-		if ts.sub == nil {
+	for _, t := range schema.AllTypes() {
+		if s.types[t].sub == nil {
 			continue
 		}
-		had := ts.unknown.Filter(func(r *schema.Resource) bool {
-			return ts.refused.versions[r.Name] == "" // or it was never accepted
-		}).Union(f.Acked)
-		if f.AckedAt.IsZero() {
-			had = ts.before.Union(had) // which its word did not prove
-		}
-		if lt.t == schema.Endpoints {
-			had = s.had.Union(had)
-		}
-		lt.acked = leftSet{ts.accepted, ts.sub.Select(had)}
-		if ts.flight != nil {
-			lt.offered, lt.flying = leftSet{ts.flight.version, ts.sub.accept(f.Acked, ts.flight)}, ts.flight.set
-			if !lt.t.Live() {
-				l.maybe = l.maybe.Replace(lt.t, l.maybe.Of(lt.t).Union(lt.offered.set))
-			}
+		lt := s.leavesOf(t)
+		if !t.Live() {
+			l.maybe = l.maybe.Replace(t, l.maybe.Of(t).Union(lt.offered.set))
 		}
 		l.types = append(l.types, lt)
 	}
 	return l
+}
+
+// leavesOf is what a session leaves of a type that its client asked for.
+func (s *session) leavesOf(t schema.Type) leftType {
+	ts, f := &s.types[t], &s.facts.Types[t]
+	had := ts.unknown.Filter(func(r *schema.Resource) bool {
+		return ts.refused.versions[r.Name] == "" // or it was never accepted
+	}).Union(f.Acked)
+	if f.AckedAt.IsZero() {
+		had = ts.before.Union(had) // which its word did not prove
+	}
+	if t == schema.Endpoints {
+		had = s.had.Union(had)
+	}
+	lt := leftType{t: t, unknown: ts.unknown, acked: leftSet{ts.accepted, ts.sub.Select(had)}}
+	if ts.flight != nil {
+		lt.offered, lt.flying = leftSet{ts.flight.version, ts.sub.accept(f.Acked, ts.flight)}, ts.flight.set
+	}
+	return lt
+}
+
+// keep has the session itself remember what it leaves of a type, whose stream ends
+// before the others (see Server.leave).
+func (s *session) keep(t schema.Type) {
+	if s.types[t].sub == nil {
+		return
+	}
+	l := left{held: s.held, maybe: s.maybe}
+	if s.was != nil {
+		l = *s.was
+	}
+	if t == schema.Endpoints {
+		s.waits = s.waiting() // what is under way is remembered with the rest
+	}
+	l.types = append(slices.DeleteFunc(slices.Clone(l.types), func(lt leftType) bool { return lt.t == t }), s.leavesOf(t))
+	s.was = &l
 }
 
 // at finds what the client holds of a type by the version that it reports: that, of

@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 
@@ -9,19 +10,21 @@ import (
 
 // memory is what outlives a session: which nodes this server has spoken to, what
 // they were left with, and of which types it cannot tell that. It is bounded: a node
-// that is forgotten is a stranger when it comes back, as after a restart.
+// that is forgotten is a stranger when it comes back, as after a restart. Its lock is
+// taken by whoever owns a session, and never held while another is waited for.
 type memory struct {
 	mu    sync.Mutex
 	nodes map[string]*remembered
-	gone  []string // nodes, in the order in which sessions left something
+	away  int       // nodes without a session
+	lefts list.List // of *remembered with a left, the one that left it first in front
 }
 
 type remembered struct {
 	doubts [schema.NumTypes]doubt
-	open   int // sessions
-	newest *session
-	left   *left
-	lefts  int // in gone
+	open   int           // sessions
+	spoken []*session    // of these, those that have a path, the newest last
+	left   *left         // by the session that has ended which was heard last
+	place  *list.Element // in lefts
 }
 
 // doubt is why a client's word for what it holds of a type proves nothing: parts
@@ -40,41 +43,36 @@ const (
 	refused
 )
 
-// leftLimit is of how many sessions that ended it is remembered what they left:
-// that may be of releases which nobody else remembers.
+// leftLimit is of how many nodes it is remembered what they were left with: that may
+// be of releases which nobody else remembers.
 const leftLimit = 1 << 14
 
 // memoryLimit is how many nodes are remembered, besides those that are connected.
 const memoryLimit = 1 << 17
 
-// meet reports whether a node is new to this server, and remembers it until
-// leave was called as often.
-// was is what the node was left with: also by a session of which the server has not
-// noticed yet that it is over.
-func (m *memory) meet(node string, sess *session) (was *left, stranger bool) {
-	before, was, stranger := m.greet(node, sess)
-	if before == nil {
-		return was, stranger
+// meet remembers a node until leave was called as often, and returns what it was
+// left with by its session that was heard last: also by one of which the server has
+// not noticed yet that its client is gone. What was under way on that, nobody heard.
+func (m *memory) meet(node string) (was *left) {
+	others, was := m.greet(node)
+	for _, o := range others {
+		o.mu.Lock()
+		if l := o.leaves(); was == nil || !l.heard.Before(was.heard) {
+			was = l
+			o.unheardAll()
+		}
+		o.mu.Unlock()
 	}
-	before.mu.Lock()
-	defer before.mu.Unlock()
-	before.unheard(schema.Endpoints)
-	return before.leaves(), stranger
+	return was
 }
 
-// newest reports whether a session is the newest of its node.
-func (m *memory) newest(sess *session) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.nodes[sess.node.ID].newest == sess
-}
-
-func (m *memory) greet(node string, sess *session) (before *session, was *left, stranger bool) {
+func (m *memory) greet(node string) (spoken []*session, was *left) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.nodes[node]
-	if stranger = r == nil; stranger {
-		if len(m.nodes) >= memoryLimit {
+	switch {
+	case r == nil:
+		if m.away >= memoryLimit {
 			m.forget(memoryLimit * 3 / 4)
 		}
 		if m.nodes == nil {
@@ -85,49 +83,74 @@ func (m *memory) greet(node string, sess *session) (before *session, was *left, 
 			r.doubts[t] = unmet
 		}
 		m.nodes[node] = r
+	case r.open == 0:
+		m.away--
 	}
 	r.open++
-	before, r.newest = r.newest, sess
-	return before, r.left, stranger
+	return slices.Clone(r.spoken), r.left
 }
 
-// leave is the end of a session.
+// speaks takes note that a session has been put on a path: from then on it may say
+// what becomes of its node.
+func (m *memory) speaks(sess *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.nodes[sess.node.ID]
+	r.spoken = append(r.spoken, sess)
+}
+
+// speaksFor reports whether what a session has not heard is its node's: no other has
+// taken over since, and asked again. The caller owns the session.
+func (m *memory) speaksFor(sess *session) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.nodes[sess.node.ID]
+	n := len(r.spoken)
+	return n > 0 && r.spoken[n-1] == sess && (r.left == nil || !sess.heard.Before(r.left.heard))
+}
+
+// leave is the end of a session. One that never spoke leaves nothing.
 func (m *memory) leave(node string, sess *session, with *left) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.nodes[node]
-	if r.open--; r.newest == sess {
-		r.newest = nil
+	if r.open--; r.open == 0 {
+		m.away++
 	}
-	if with == nil {
+	r.spoken = slices.DeleteFunc(r.spoken, func(o *session) bool { return o == sess })
+	if with == nil || r.left != nil && with.heard.Before(r.left.heard) {
 		return
 	}
-	r.left = with
-	r.lefts++
-	m.gone = append(m.gone, node)
-	if len(m.gone) <= leftLimit {
+	if r.left = with; r.place != nil {
+		m.lefts.MoveToBack(r.place)
 		return
 	}
-	oldest := m.nodes[m.gone[0]]
-	m.gone = m.gone[1:]
-	if oldest == nil {
-		return // forgotten altogether
-	}
-	if oldest.lefts--; oldest.lefts == 0 {
-		oldest.left = nil
+	r.place = m.lefts.PushBack(r)
+	if m.lefts.Len() > leftLimit {
+		m.drop(m.lefts.Front().Value.(*remembered))
 	}
 }
 
-// forget drops nodes that are away until few are left: at first those of which
-// nothing is to be known but that they were there. The caller holds m.mu.
+// drop forgets what a node was left with. The caller holds m.mu.
+func (m *memory) drop(r *remembered) {
+	if r.place != nil {
+		m.lefts.Remove(r.place)
+		r.left, r.place = nil, nil
+	}
+}
+
+// forget drops nodes that are away until few are: at first those of which nothing is
+// to be known but that they were there. The caller holds m.mu.
 func (m *memory) forget(few int) {
 	for _, all := range [...]bool{false, true} {
 		for id, r := range m.nodes {
-			if len(m.nodes) <= few {
+			if m.away <= few {
 				return
 			}
 			if r.open == 0 && (all || slices.Max(r.doubts[:]) <= unmet) {
+				m.drop(r)
 				delete(m.nodes, id)
+				m.away--
 			}
 		}
 	}

@@ -149,7 +149,7 @@ func (s *session) send(next content, now time.Time) {
 	ts, f := &s.types[next.t], &s.facts.Types[next.t]
 	b := s.srv.bodies.get(next)
 	if next.t == schema.Clusters {
-		s.resendEndpoints(next.set)
+		s.resendEndpoints(next.set, next.want)
 	}
 	if next.t == schema.Routes && ts.stream == s.types[schema.VirtualHosts].stream {
 		s.resendHosts(next.set)
@@ -333,11 +333,13 @@ func (s *session) withoutRefused(next *content) bool {
 
 // resendEndpoints marks the endpoints of clusters that are about to be sent:
 // after an add or a change the client waits for them even if they did not change
-// (rules O4, O5).
-func (s *session) resendEndpoints(clusters schema.Set) {
+// (rules O4, O5). want is all that the client is to hold.
+func (s *session) resendEndpoints(clusters, want schema.Set) {
 	ts, f := &s.types[schema.Endpoints], &s.facts.Types[schema.Endpoints]
 	if ts.sub == nil {
-		s.early = s.early.Union(clusters)
+		s.early = s.early.Union(clusters).Filter(func(c *schema.Resource) bool {
+			return want.Get(c.Name) != nil && slices.ContainsFunc(c.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Endpoints })
+		})
 		return
 	}
 	first := s.types[schema.Clusters].nonce == 0

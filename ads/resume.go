@@ -275,7 +275,11 @@ func whole(r *schema.Resource) bool { return r.Body != nil }
 // plan puts the session at the start of a path from what it may hold now. The
 // caller holds s.mu, and flushes and advances after.
 func (s *session) plan() {
+	if s.path == nil {
+		s.srv.memory.speaks(s)
+	}
 	s.path = s.srv.guide.Path(s.state(), s.target)
+	s.forgetRefused()
 	if s.blank {
 		// It may be led from something all the same, and is served that first.
 		s.maybe = s.maybe.Union(s.path.From)

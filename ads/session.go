@@ -23,6 +23,7 @@ type session struct {
 	streams int                   // open ones: one for ADS, or one a type
 	opened  [schema.NumTypes]bool // types with a stream of their own
 	closed  bool
+	heard   time.Time // when the client spoke last
 	target  *schema.Target
 	path    *schema.Path // nil until the first request was classified
 	at      int          // the stage that is served; Before the first
@@ -89,6 +90,7 @@ type refusal struct {
 // request handles one message of the client. The caller holds s.mu.
 func (s *session) request(st *stream, t schema.Type, req *request, now time.Time) {
 	ts, f := &s.types[t], &s.facts.Types[t]
+	s.heard = now
 	switch {
 	case ts.sub == nil:
 		// Rule S2: whatever nonce the first request carries is of another

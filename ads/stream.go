@@ -196,7 +196,7 @@ func (s *Server) open(ctx context.Context, id schema.SessionID, node schema.Node
 	sess := &session{
 		srv: s, id: id, node: node, connected: now, target: target, streams: 1,
 	}
-	sess.was, _ = s.memory.meet(node.ID, sess)
+	sess.was = s.memory.meet(node.ID)
 	sess.peer = peerOf(ctx)
 	s.mu.Lock()
 	if only != aggregated {
@@ -263,9 +263,7 @@ func (s *Server) leave(sess *session, only schema.Type) {
 	sess.streams--
 	if sess.streams > 0 {
 		sess.unheard(only)
-		if only == schema.Endpoints {
-			sess.waits = sess.waiting().Union(unsent(sess.facts.Types[only].Flight))
-		}
+		sess.keep(only)
 		sess.types[only] = typeState{}
 		sess.facts.Types[only] = schema.TypeFacts{}
 		sess.opened[only] = false
@@ -274,10 +272,8 @@ func (s *Server) leave(sess *session, only schema.Type) {
 		return
 	}
 	sess.closed = true
-	if s.memory.newest(sess) { // or the next has taken over, and asked again
-		for _, t := range schema.AllTypes() {
-			sess.unheard(t)
-		}
+	if s.memory.speaksFor(sess) {
+		sess.unheardAll()
 	}
 	left := sess.leaves()
 	for _, t := range [...]*time.Timer{sess.timer, sess.twin} {
