@@ -138,6 +138,69 @@ func TestD09WhatWasGoodOfARefusalIsRemoved(t *testing.T) {
 	})
 }
 
+// Whether a client refused its first listeners, or was not heard to answer: it may
+// have some of them though it names none, and what they send to does not go first.
+func TestD09ListenersThatAreInNoVersion(t *testing.T) {
+	t.Parallel()
+	to := func(listener string) *schema.Resource { return res(lds, listener, "tcp", ref(cds, "a", schema.Traffic)) }
+	next := []*schema.Resource{eds("b", "1"), res(edsT, "b", "1"), res(edsT, "a", "1")}
+	for _, refuses := range []bool{true, false} {
+		name := map[bool]string{true: "refused", false: "not heard"}[refuses]
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, eds("a", "1"), res(edsT, "a", "1"), to("l"), to("m"))
+			c := f.dial("n")
+			c.ask(cds)
+			c.expect(cds, "a@1")
+			c.ask(cds)
+			c.ask(edsT, "a")
+			c.expect(edsT, "a@1")
+			c.ask(edsT, "a")
+			c.ask(lds)
+			c.expect(lds, "l@tcp", "m@tcp")
+			if refuses {
+				c.nack(lds, "m is bad")
+				c.quiet()
+			}
+			held := c.acked
+			c.close()
+			f.settledAway("n")
+			f.set(schema.Envoy, next...)
+			c = f.dial("n")
+			c.reask(cds, held[cds])
+			c.reask(edsT, held[edsT], "a")
+			c.ask(lds)
+			c.expect(cds, "a@1", "b@1")
+			c.expect(edsT, "a@1")
+			c.expect(lds, "l@tcp", "m@tcp") // in doubt, it is given what it may have
+		})
+		t.Run(name+", delta", func(t *testing.T) {
+			f := newFleet(t, eds("a", "1"), res(edsT, "a", "1"), to("l"), to("m"))
+			c := f.deltaDial("n")
+			c.sub(cds)
+			c.expect(cds, "a@1")
+			c.ack(cds)
+			c.sub(edsT, "a")
+			c.expect(edsT, "a@1")
+			c.ack(edsT)
+			c.sub(lds)
+			c.expect(lds, "l@tcp", "m@tcp")
+			if refuses {
+				c.nack(lds, "m is bad")
+				c.quiet()
+			}
+			endpoints := c.holds[edsT]
+			c.close()
+			f.settledAway("n")
+			f.set(schema.Envoy, next...)
+			c = f.comeDelta(c)
+			c.resume(edsT, endpoints, "a")
+			c.sub(lds)
+			c.expect(cds, "b@1")
+			c.expect(lds, "l@tcp", "m@tcp")
+		})
+	}
+}
+
 // A newcomer is served in spite of a refusal. What its routes lead to outlives them.
 func TestD09WhatWasGoodOfARefusalIsKeptForItsRoutes(t *testing.T) {
 	t.Parallel()

@@ -41,10 +41,11 @@ func (s *session) spare(t schema.Type) {
 }
 
 // deaf takes note that a client came back without any listener, whatever it was
-// taken for, and reports whether that is news. After a refusal it may have some.
+// taken for, and reports whether that is news. After a refusal it may have some, and
+// where one may not have been heard.
 func (s *session) deaf() bool {
 	t := schema.Listeners
-	if s.facts.Returned.IsZero() || s.srv.memory.doubt(s.node.ID, t) == refused || s.held.Of(t).Len()+s.maybe.Of(t).Len() == 0 {
+	if s.facts.Returned.IsZero() || s.types[t].doubt >= unanswered || s.held.Of(t).Len()+s.maybe.Of(t).Len() == 0 {
 		return false
 	}
 	s.sure[t] = true
