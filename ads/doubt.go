@@ -148,7 +148,6 @@ func (s *session) leftover(t schema.Type, req *request, listed schema.Set) bool 
 
 // leave has names go with the prune, and reports whether there are any.
 func (s *session) leave(t schema.Type, names schema.Set) bool {
-	s.spares = s.spares || names.Len() > 0
 	s.types[t].unknown = s.types[t].unknown.Union(names)
 	s.held = s.held.Replace(t, s.held.Of(t).Union(names))
 	return names.Len() > 0

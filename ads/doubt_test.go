@@ -142,7 +142,9 @@ func TestD09WhatWasGoodOfARefusalIsRemoved(t *testing.T) {
 // have some of them though it names none, and what they send to does not go first.
 func TestD09ListenersThatAreInNoVersion(t *testing.T) {
 	t.Parallel()
-	to := func(listener string) *schema.Resource { return res(lds, listener, "tcp", ref(cds, "a", schema.Traffic)) }
+	to := func(listener string) *schema.Resource {
+		return res(lds, listener, "tcp", ref(cds, "a", schema.Traffic))
+	}
 	next := []*schema.Resource{eds("b", "1"), res(edsT, "b", "1"), res(edsT, "a", "1")}
 	for _, refuses := range []bool{true, false} {
 		name := map[bool]string{true: "refused", false: "not heard"}[refuses]
@@ -458,6 +460,24 @@ func TestO05EndpointsThatWereNotHeardOfAreSentAgain(t *testing.T) {
 		c.ack(edsT)
 		c.quiet()
 	})
+}
+
+// What a path carries to its prune as a name alone is never sent, whichever session
+// of the node it comes from.
+func TestD09NamesAloneAreNoNews(t *testing.T) {
+	t.Parallel()
+	sub := &subscription{}
+	sub.Wildcard = true
+	a, b := listener("a", "1", "r"), listener("b", "1", "r")
+	want := schema.SetOf(a, b).Union(unsent(schema.SetOf(listener("gone", "1", "r"))))
+	for _, c := range []struct{ acked, news schema.Set }{
+		{schema.Set{}, schema.SetOf(a, b)},
+		{schema.SetOf(a), schema.SetOf(b)},
+	} {
+		if got := sub.news(c.acked, want); !got.Equal(c.news) {
+			t.Errorf("%d resources are sent, want %d", got.Len(), c.news.Len())
+		}
+	}
 }
 
 // Endpoints that a client refused, and that the target gives up, are not taken away

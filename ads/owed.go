@@ -269,15 +269,11 @@ func (s *session) owed(t schema.Type, want schema.Set) schema.Set {
 	}
 	moves := s.moves(t)
 	if moves && f.Resend.Len() == 0 && ts.unknown.Len() == 0 {
-		news := ts.sub.news(f.Acked, want)
-		if s.spares {
-			return news.Filter(func(r *schema.Resource) bool { return r.Body != nil || t.Live() })
-		}
-		return news
+		return ts.sub.news(f.Acked, want)
 	}
 	var owed []*schema.Resource
 	for old, now := range schema.Diff(f.Acked, want) {
-		if now != nil && (now.Body != nil || t.Live()) && (moves || old == nil && ts.unknown.Get(now.Name) == nil) {
+		if now != nil && sendable(now) && (moves || old == nil && ts.unknown.Get(now.Name) == nil) {
 			owed = append(owed, now)
 		}
 	}
@@ -286,12 +282,16 @@ func (s *session) owed(t schema.Type, want schema.Set) schema.Set {
 		again = ts.unknown.Union(again)
 	}
 	for r := range again.All() {
-		if w := want.Get(r.Name); w != nil && (w.Body != nil || t.Live()) {
+		if w := want.Get(r.Name); w != nil && sendable(w) {
 			owed = append(owed, w)
 		}
 	}
 	return schema.SetOf(owed...)
 }
+
+// sendable reports whether a resource is more than a name that a path carries to its
+// prune (see unsent), or than a client's word for it (see spare).
+func sendable(r *schema.Resource) bool { return r.Body != nil || r.Type.Live() }
 
 // owesMore reports whether a response is due although it would bring nothing: a
 // full-state one for what it takes away, and the first wildcard request of a

@@ -36,7 +36,6 @@ func (s *session) spare(t schema.Type) {
 	})
 	ts.unknown = without(ts.unknown, foreign)
 	f.Acked = f.Acked.Union(foreign)
-	s.spares = s.spares || foreign.Len() > 0
 	s.maybe = s.maybe.Replace(t, s.maybe.Of(t).Union(foreign))
 }
 

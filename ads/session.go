@@ -30,7 +30,6 @@ type session struct {
 	held    schema.Snapshot
 	maybe   schema.Snapshot
 	blank   bool
-	spares  bool                  // its path may have what cannot be sent
 	fresh   bool                  // taken for a process that has just begun; nothing speaks against it
 	early   schema.Set            // clusters that were sent before endpoints were asked for
 	waits   schema.Set            // endpoints that an earlier stream left the client waiting for: names
@@ -294,7 +293,6 @@ func (s *session) refuse(t schema.Type, sent *body, req *request, now time.Time)
 		}
 	}
 	ts.unknown = ts.unknown.Union(news).Union(s.dropped(t, sent))
-	s.spares = true
 	f.Nack = n
 	s.srv.stats.Types[t].Nacks.Add(1)
 	ts.doubt = refused

@@ -130,23 +130,23 @@ func (s *subscription) follow(before, picked, set schema.Set) schema.Set {
 	return picked
 }
 
-// news is what want has and acked has not, or otherwise.
+// news is what want has and acked has not, or otherwise, and can be sent.
 func (s *subscription) news(acked, want schema.Set) schema.Set {
-	if acked.Len() == 0 {
-		return want
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := [2]schema.Set{acked, want}
 	got, ok := s.batches.get(key)
 	if !ok {
-		var news []*schema.Resource
-		for _, r := range schema.Diff(acked, want) {
-			if r != nil {
-				news = append(news, r)
+		if got = want; acked.Len() > 0 {
+			var news []*schema.Resource
+			for _, r := range schema.Diff(acked, want) {
+				if r != nil {
+					news = append(news, r)
+				}
 			}
+			got = schema.SetOf(news...)
 		}
-		got = schema.SetOf(news...)
+		got = got.Filter(sendable)
 		s.batches.put(key, got)
 	}
 	return got
