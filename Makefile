@@ -70,7 +70,7 @@ bench-compile: ## from tree to fleet, 10,000 services, beside cue export
 
 bench-plan: ## plans of 10,000 clusters and 50,000 routes, beside their goals
 	@echo 'goals: one changed service 50 ms and 50 MB (Commit .../changed=1), everything 5 s (changed=10000),'
-	@echo '       a step 2 us and 0 allocations (Step), a class of sessions that is new 50 us (NewClass); cpu-ns/op is for a busy machine'
+	@echo '       a step 2 us and 0 allocations (Step), a class of sessions that is new 50 us (NewClass, way=one); cpu-ns/op is for a busy machine'
 	$(GO) test -run '^$$' -bench 'Commit|NewClass|Document|Step' -benchmem ./planner
 
 screenshot: ## docs/top-*.svg, from a real rollout in tmux

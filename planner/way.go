@@ -90,11 +90,9 @@ func (f *finder) step(st step) {
 	}
 	moves := moves(f.now, st.sets, st.wants)
 	for t := schema.Listeners; t < schema.Runtimes; t++ {
-		set := st.sets.Of(t)
 		if moves[t] {
-			f.certain = f.certain.Replace(t, set)
+			f.certain = f.certain.Replace(t, st.sets.Of(t))
 		}
-		set.Succeed(f.target.Of(t))
 	}
 	slices.Sort(st.clusters)
 	st.clusters = slices.Compact(st.clusters)
