@@ -27,22 +27,6 @@ type remembered struct {
 	place  *list.Element // in lefts
 }
 
-// doubt is why a client's word for what it holds of a type proves nothing: parts
-// of a response that it refused may have been applied (rule D9).
-type doubt uint8
-
-const (
-	noDoubt doubt = iota
-	// unmet: this server has not sent it anything yet, and another may have.
-	unmet
-	// wanting: its stream ended before it was sent what it waits for. What it says
-	// that it holds is true, and must be sent again.
-	wanting
-	// unanswered: whether it refused its last response was never heard.
-	unanswered
-	refused
-)
-
 // leftLimit is of how many nodes it is remembered what they were left with: that may
 // be of releases which nobody else remembers.
 const leftLimit = 1 << 14

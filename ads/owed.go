@@ -35,53 +35,8 @@ func (s *session) untouched(t schema.Type, set schema.Set) schema.Set {
 		return set
 	}
 	return set.Union(ts.unknown.Union(f.Acked).Filter(func(r *schema.Resource) bool {
-		return whole(r) && set.Get(r.Name) != nil
+		return sendable(r) && set.Get(r.Name) != nil
 	}))
-}
-
-// withoutGivenUp leaves out of what a session should hold the refused content
-// that its target has given up: the client may go on asking for it until the route
-// that names it is dropped, and what waits for its ACK would wait for ever. What
-// was acknowledged before stands in for it.
-func (s *session) withoutGivenUp(t schema.Type, set schema.Set) schema.Set {
-	ts := &s.types[t]
-	for name, v := range ts.refused.versions {
-		if ts.refused.blames(name) {
-			set = s.standIn(t, set, name, v)
-		}
-	}
-	for name, vs := range ts.never {
-		if r := set.Get(name); r != nil && slices.Contains(vs, r.Version) && s.carries(t, name, r.Version) {
-			set = s.standIn(t, set, name, r.Version)
-		}
-	}
-	return set
-}
-
-// blames reports whether a resource may be what was refused: the words name it, or
-// none. What was not is in use: good parts of a response are applied (rule D9).
-func (r *refusal) blames(name string) bool { return len(r.named) == 0 || r.named[name] }
-
-// standIn replaces a refused version, if the target has given it up.
-func (s *session) standIn(t schema.Type, set schema.Set, name string, v schema.Version) schema.Set {
-	if r := set.Get(name); r == nil || r.Version != v {
-		return set
-	}
-	before := s.types[t].before.Get(name)
-	if before != nil && before.Version == v {
-		return set // it may have been in use long before it was refused
-	}
-	if w := s.target.Snapshot.Of(t).Get(name); w != nil && (t.Live() || w.Version == v) {
-		return set
-	}
-	old := s.facts.Types[t].Acked.Get(name)
-	if old == nil {
-		old = before // not to be deleted under the routes that lead there
-	}
-	if old == nil {
-		return set.Without(name)
-	}
-	return set.With(old)
 }
 
 // served is what the session holds if it accepts the response in flight, or had

@@ -217,13 +217,67 @@ func (s *session) routes() bool {
 	return false
 }
 
-// skip forgets what a newcomer was to be sent of what routes, if it has not come to
-// that: what replaces it need not be preceded by it.
-func (s *session) skip() {
-	if !s.facts.Returned.IsZero() || s.routes() {
-		return
+// reveal takes a client for one that may hold anything that was taken for a
+// newcomer, and says of some type that it holds something.
+func (s *session) reveal() bool {
+	if !s.fresh {
+		return false
 	}
-	for t := schema.Listeners; t < schema.Runtimes; t++ {
-		s.held, s.maybe = s.held.Replace(t, schema.Set{}), s.maybe.Replace(t, schema.Set{})
+	s.fresh = false
+	s.held, s.maybe = schema.Snapshot{}, schema.Snapshot{}
+	s.suppose()
+	for t := range s.types {
+		if ts := &s.types[t]; ts.sub != nil {
+			ts.before = ts.before.Union(s.maybe.Of(schema.Type(t)))
+		}
+	}
+	return true
+}
+
+// waitedFor are tables that a client asks for and does not hold: some listener, that
+// it was sent before, warms until it has them (rule O7). Of those that it may have
+// been sent with it, the least advanced that leads to nothing but what it has will
+// do: it is changed when its turn comes. The same goes for clusters that a table of
+// a gRPC client names.
+func (s *session) waitedFor(t schema.Type, listed schema.Set) schema.Set {
+	clusters := s.facts.Types[schema.Clusters].Acked
+	if s.types[schema.Clusters].sub == nil || s.target.Client == schema.GRPC {
+		clusters = clusters.Union(s.held.Of(schema.Clusters).Filter(sendable))
+	}
+	var found []*schema.Resource
+next:
+	for _, name := range s.types[t].sub.Names {
+		if listed.Get(name) != nil || s.held.Of(t).Get(name) != nil || s.maybe.Of(t).Get(name) != nil {
+			continue
+		}
+		for _, k := range s.target.Known {
+			r := k.Of(t).Get(name)
+			if r != nil && (t == schema.Clusters || !slices.ContainsFunc(r.Refs, func(ref schema.Ref) bool { return ref.Type == schema.Clusters && clusters.Get(ref.Name) == nil })) {
+				found = append(found, r)
+				continue next
+			}
+		}
+	}
+	return schema.SetOf(found...)
+}
+
+// resendSwapped marks the endpoints of clusters that were changed in place lately:
+// a client that another server sent them may wait for endpoints, whatever it says
+// that it has of them (rule O5).
+func (s *session) resendSwapped() {
+	f, t := &s.facts.Types[schema.Endpoints], schema.Clusters
+	for _, k := range s.target.Known {
+		for old, now := range schema.Diff(k.Of(t), s.target.Snapshot.Of(t)) {
+			for _, r := range [...]*schema.Resource{old, now} {
+				if old == nil || now == nil {
+					continue
+				}
+				for _, ref := range r.Refs {
+					if has := f.Acked.Get(ref.Name); ref.Type == schema.Endpoints && has != nil {
+						f.Resend = f.Resend.Union(schema.SetOf(has))
+					}
+				}
+			}
+		}
 	}
 }
