@@ -364,6 +364,33 @@ func TestO07ATableThatAListenerWaitsForIsServed(t *testing.T) {
 	})
 }
 
+// So does one that refused clusters, and that is not taken at its word for those.
+func TestO07ATableThatARefusingClientWaitsForIsServed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, first()...)
+	c := f.envoy("n")
+	f.set(schema.Envoy, eds("a", "2"), res(edsT, "a", "1"), listener("l", "1", "r"), route("r", "1", "a"))
+	c.expect(cds, "a@2")
+	c.expect(edsT, "a@1")
+	c.ask(edsT, "a")
+	c.nack(cds, "no")
+	c.quiet()
+	held := c.acked
+	c.close()
+	f.settledAway("n")
+	next := []*schema.Resource{eds("a", "1"), res(edsT, "a", "1"), listener("l", "2", "s"), route("s", "1", "a"), route("r", "1", "a")}
+	f.give(&schema.Target{Client: schema.Envoy, Snapshot: f.snapshot(next...), Known: []schema.Snapshot{f.snapshot(first()...), f.snapshot(next...)}})
+	c = f.dial("n")
+	c.reask(cds, held[cds])
+	c.expect(cds, "a@1")
+	c.nack(cds, "no")
+	c.reask(edsT, held[edsT], "a")
+	c.expect(edsT, "a@1")
+	c.reask(lds, string(schema.SetOf(next[2]).Version()))
+	c.reask(rds, held[rds], "r", "s")
+	c.expect(rds, "s@1")
+}
+
 // A table that it waits for leads to nothing that is not there yet.
 func TestO07ATableThatAListenerWaitsForLeadsToWhatIsHeld(t *testing.T) {
 	t.Parallel()

@@ -43,11 +43,6 @@ func (s *session) resume(t schema.Type, req *request) {
 			s.enclose(set)
 		}
 	}
-	if found && (t == schema.Routes || t == schema.Clusters) {
-		waits := s.waitedFor(t, set)
-		s.held = s.held.Replace(t, s.held.Of(t).Union(waits))
-		s.enclose(waits)
-	}
 	if t == schema.Routes && !met {
 		s.resendRetaken()
 	}
@@ -58,6 +53,11 @@ func (s *session) resume(t schema.Type, req *request) {
 	if (f.Acked.Len() > 0 || ts.doubt == wanting) && found && t >= schema.Listeners {
 		s.sure[t] = true
 		s.maybe = s.maybe.Replace(t, schema.Set{})
+	}
+	if found && (t == schema.Routes || t == schema.Clusters) {
+		waits := s.waitedFor(t, set)
+		s.held = s.held.Replace(t, s.held.Of(t).Union(waits))
+		s.enclose(waits)
 	}
 	s.guess()
 	s.blank = false

@@ -240,8 +240,11 @@ func (s *session) reveal() bool {
 // do: it is changed when its turn comes. The same goes for clusters that a table of
 // a gRPC client names.
 func (s *session) waitedFor(t schema.Type, listed schema.Set) schema.Set {
-	clusters := s.facts.Types[schema.Clusters].Acked
-	if s.types[schema.Clusters].sub == nil || s.target.Client == schema.GRPC {
+	said, clusters := &s.types[schema.Clusters], s.facts.Types[schema.Clusters].Acked
+	if !said.strange { // it has these, or others of the name
+		clusters = clusters.Union(said.before)
+	}
+	if said.sub == nil || s.target.Client == schema.GRPC {
 		clusters = clusters.Union(s.held.Of(schema.Clusters).Filter(sendable))
 	}
 	var found []*schema.Resource
