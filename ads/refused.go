@@ -9,8 +9,8 @@ import (
 // What a client refused, and its target gave up: its path does not come back to that.
 
 // giveUp keeps in mind what the client refused, the target does not want, and
-// something else stands for, or nothing if the client named it: whatever it accepts
-// next, its path does not come back to that.
+// something else stands for, or nothing if the client named it and no gate waits for
+// it: whatever it accepts next, its path does not come back to that.
 func (s *session) giveUp(t schema.Type) {
 	ts := &s.types[t]
 	for name, v := range ts.refused.versions {
@@ -21,7 +21,8 @@ func (s *session) giveUp(t schema.Type) {
 		if t.Live() || !ts.refused.blames(name) || w != nil && w.Version == v || !s.carries(t, name, v) {
 			continue
 		}
-		if old != nil && old.Version != v || old == nil && w == nil && ts.refused.named[name] {
+		stands := old != nil && old.Version != v
+		if stands || old == nil && w == nil && ts.refused.named[name] && !s.gatedOn(s.path.From.Of(t).Get(name)) {
 			ts.avoid(name, v)
 		}
 	}

@@ -163,6 +163,7 @@ func TestP09HazardFreezes(t *testing.T) {
 	r.done("front", second)
 	wantFrozen()
 	edge.dial(r)
+	r.until("the node", func(st *Status) bool { return st.group("edge").Connected == 1 })
 
 	allowed := owners("f2", "e2")
 	allowed["edge/edge.cue"] = strings.Replace(empty["edge/edge.cue"], "endpoints: []", `endpoints: [], allow: "empty-cluster": "they come later today"`, 1)

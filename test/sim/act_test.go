@@ -275,6 +275,7 @@ func (h *history) retry() {
 	}
 	for _, g := range h.plane.loop.Status().Groups {
 		if g.Halt != nil {
+			h.retries++
 			h.log("retry %s, which is %s: %s", g.Name, g.State, g.Why)
 			if _, err := h.plane.loop.Do(context.Background(), reconcile.Intent{Verb: reconcile.Retry, Group: g.Name, By: "the operator"}); err != nil {
 				h.log("cannot retry: %v", err)

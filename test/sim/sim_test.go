@@ -12,6 +12,7 @@ var (
 	histories = flag.Int("histories", 200, "how many histories to live through")
 	stop      = flag.Int("stop", 1, "after how many that go wrong to stop")
 	first     = flag.Uint64("first", 1, "the first seed")
+	strict    = flag.Bool("strict", false, "a halt that nothing mends is wrong, too")
 )
 
 // No request is black-holed, whatever happens.
@@ -26,6 +27,9 @@ func TestHistories(t *testing.T) {
 	var next atomic.Uint64
 	var wrong atomic.Int64
 	next.Store(*first)
+	t.Cleanup(func() {
+		t.Logf("%d histories, %d of them end in a halt that does not mend: %d", *histories, len(halts.seeds), halts.seeds)
+	})
 	for i := range 2 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
