@@ -47,24 +47,24 @@ func (s *session) recollect(t schema.Type) {
 // version that it had before it began to wait.
 func (s *session) unheard(t schema.Type) {
 	f := &s.facts.Types[t]
-	doubt := noDoubt
+	why := noDoubt
 	if f.InFlight && s.divisible(t) {
-		doubt = unanswered
+		why = unanswered
 	}
 	switch t {
 	case schema.Endpoints:
-		doubt = noDoubt
+		why = noDoubt
 		if s.waiting().Len() > 0 || f.Flight.Len() > 0 {
-			doubt = unanswered
+			why = unanswered
 		}
 	case schema.Routes: // it asked for none
 		sent := f.Sub != nil || s.types[schema.Listeners].nonce != 0
 		if sent && f.Acked.Len() == 0 && !f.InFlight && s.lacks(schema.Listeners, t).Len() > 0 {
-			doubt = wanting
+			why = wanting
 		}
 	}
-	if doubt > s.srv.memory.doubt(s.node.ID, t) {
-		s.srv.memory.record(s.node.ID, t, doubt)
+	if why > s.srv.memory.doubt(s.node.ID, t) {
+		s.srv.memory.record(s.node.ID, t, why)
 	}
 }
 

@@ -173,13 +173,9 @@ func (c *client) expectTable(want ...string) {
 	c.last[rds] = r
 }
 
-// A gRPC client is told of a cluster before any request goes there: it asks for
-// clusters only once a route names them, and swaps routes before it is ready.
-func TestG09WarmRouteBeforeTheSwitch(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.set(schema.GRPC, eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), realTable("a"))
-	c := f.dial("n")
+// tableDialer is dialer for a fleet whose table is real, and leads to a.
+func (f *fleet) tableDialer(node string) *client {
+	c := f.dial(node)
 	c.ask(lds, "l")
 	c.expect(lds, "l@1")
 	c.ask(lds, "l")
@@ -192,6 +188,16 @@ func TestG09WarmRouteBeforeTheSwitch(t *testing.T) {
 	c.ask(edsT, "a")
 	c.expect(edsT, "a@1")
 	c.ask(edsT, "a")
+	return c
+}
+
+// A gRPC client is told of a cluster before any request goes there: it asks for
+// clusters only once a route names them, and swaps routes before it is ready.
+func TestG09WarmRouteBeforeTheSwitch(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.set(schema.GRPC, eds("a", "1"), res(edsT, "a", "1"), listener("l", "1", "r"), realTable("a"))
+	c := f.tableDialer("n")
 	f.settled("n", func(s *schema.SessionRow) bool { return s.Step.Verdict == schema.Done })
 
 	f.set(schema.GRPC, eds("b", "1"), res(edsT, "b", "1"), listener("l", "1", "r"), realTable("b"))
